@@ -1,4 +1,4 @@
-//! Log lines: each goes to stderr, with the rank that it comes from.
+//! Log lines. Each line goes to stderr, with the rank that logs it.
 
 use std::fmt;
 
@@ -11,14 +11,14 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::params::Params;
 
-/// How much the host and its plugin say.
+/// The amount that the host and its plugin log.
 pub static VERBOSE: Declaration = Declaration::new("host_verbose", Kind::Int, Value::Int(1))
     .help("What goes to stderr: 0 errors, 1 also warnings, 2 also what was chosen and why, 3 everything")
     .level(Level::USER_BASIC)
     .allowed(Allowed::Range { min: 0, max: 3 });
 
-/// Starts logging at the level of `host_verbose`, with the rank of a process that is given one. A
-/// program that logs already keeps its own way.
+/// Starts logging at the level of `host_verbose`. If `rank` is given, each line contains it. A
+/// program that already logs keeps its own subscriber.
 pub fn init(params: &Params, rank: Option<u32>) -> Result<(), Error> {
     let level = match params.declare(&VERBOSE)?.as_int() {
         Some(0) => LevelFilter::ERROR,
@@ -26,7 +26,7 @@ pub fn init(params: &Params, rank: Option<u32>) -> Result<(), Error> {
         Some(3) => LevelFilter::DEBUG,
         _ => LevelFilter::WARN,
     };
-    // An error here means that the program has set its own subscriber.
+    // An error here means that the program has already set a subscriber.
     let _ = tracing_subscriber::fmt()
         .with_max_level(level)
         .with_writer(std::io::stderr)
@@ -35,7 +35,7 @@ pub fn init(params: &Params, rank: Option<u32>) -> Result<(), Error> {
     Ok(())
 }
 
-/// `host-stub[2] warning: text`.
+/// A line of the form `host-stub[2] warning: text`.
 struct Line {
     rank: Option<u32>,
 }

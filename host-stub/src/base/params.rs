@@ -8,17 +8,17 @@ use mca_params::{Declaration, Error, Registry, Value};
 /// Carries explicit settings from a launcher to its ranks: a JSON array of name and value pairs.
 pub const SETTINGS_ENV: &str = "HOST_STUB_MCA";
 
-/// An explicit setting, as `--mca name value` gives it.
+/// An explicit setting, as `--mca name value` sets it.
 pub type Setting = (String, String);
 
-/// The registry behind a lock. Any thread may call; nothing here is on a hot path.
+/// The registry behind a lock. Any thread may call; these calls are not on a hot path.
 pub struct Params {
     registry: Mutex<Registry>,
 }
 
 impl Params {
-    /// Reads the environment and the parameter files, puts what a launcher passed in
-    /// [`SETTINGS_ENV`] above them, and `explicit` above that.
+    /// Reads the environment and the parameter files. The settings that a launcher passed in
+    /// [`SETTINGS_ENV`] override them, and `explicit` overrides these settings.
     pub fn from_system(explicit: &[Setting]) -> Result<Params, ParamsError> {
         let mut registry = Registry::from_system()?;
         for (name, value) in inherited()?.iter().chain(explicit) {
@@ -29,7 +29,7 @@ impl Params {
         })
     }
 
-    /// Declares a parameter and resolves its value. Declaring it again gives the same value.
+    /// Declares a parameter, and resolves its value. A repeated declaration returns the same value.
     pub fn declare(&self, declaration: &Declaration) -> Result<Value, Error> {
         Ok(self.lock().register(declaration)?.value.clone())
     }
@@ -39,7 +39,7 @@ impl Params {
         self.lock().value(name).cloned()
     }
 
-    /// Looks at the whole registry.
+    /// Runs `look` on the whole registry.
     pub fn read<R>(&self, look: impl FnOnce(&Registry) -> R) -> R {
         look(&self.lock())
     }
@@ -49,21 +49,21 @@ impl Params {
     }
 }
 
-/// Why there are no parameters.
+/// The reason why there are no parameters.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ParamsError {
-    /// A source that cannot be read, or an explicit setting that cannot be taken.
+    /// A source cannot be read, or an explicit setting is refused.
     #[error(transparent)]
     Source(#[from] Error),
-    /// [`SETTINGS_ENV`] is not what a launcher writes there.
+    /// [`SETTINGS_ENV`] has a value that no launcher writes.
     #[error(
         "{SETTINGS_ENV}: wanted a JSON array of [name, value] pairs, found `{found}`: {reason}"
     )]
     Inherited {
-        /// Its start.
+        /// The beginning of the value.
         found: String,
-        /// What is wrong with it.
+        /// The error in the value.
         reason: String,
     },
 }

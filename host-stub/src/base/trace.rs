@@ -22,23 +22,24 @@ pub const HEAD: usize = 192;
 pub const RECORD: usize = 64;
 /// The value of [`Record::peer`] for all peers, or none.
 pub const NO_RANK: u64 = u64::MAX;
-/// The value of [`Record::carrier`] for no carrier; otherwise it is a [`Carrier`](plugin_api::counters::Carrier).
+/// The value of [`Record::carrier`] without a carrier; otherwise the field is a
+/// [`Carrier`](plugin_api::counters::Carrier).
 pub const NO_CARRIER: u8 = u8::MAX;
-/// A progress call records how long the process had made none, if that is longer.
+/// If a process made no progress for longer than this, its next progress call records the time.
 pub const QUIET: u64 = 1_000_000;
-/// In the byte of the kind: the record is [`Record::open`].
+/// Set in the byte of the kind if the record is [`Record::open`].
 const OPEN: u8 = 0x80;
 
-/// What a file begins with.
+/// The beginning of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// The process id.
     pub process: u32,
     /// The rank of the process in its job.
     pub rank: u64,
-    /// One moment in `CLOCK_MONOTONIC`.
+    /// A time in `CLOCK_MONOTONIC`.
     pub monotonic: u64,
-    /// The same moment in `CLOCK_REALTIME`.
+    /// The same time in `CLOCK_REALTIME`.
     pub realtime: u64,
     /// The host's name; at most 64 bytes are kept.
     pub host: String,
@@ -46,31 +47,32 @@ pub struct Head {
     pub title: String,
 }
 
-/// What a record tells.
+/// The meaning of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum Kind {
-    /// The call that posted operation `id`: `name`, `peer`, `carrier`, `bytes`, and the `status` that it returned. With a
-    /// status of completion no `Done` follows.
+    /// The call that posted operation `id`: `name`, `peer`, `carrier`, `bytes`, and the returned `status`. If the status
+    /// means completion, no `Done` follows.
     Post = 1,
-    /// Operation `id`, from its post to its callback.
+    /// Operation `id`, from its post until its callback.
     Done,
-    /// A flush of `peer` or of all.
+    /// A flush of `peer`, or of all peers.
     Flush,
     /// A flush that took longer than [`QUIET`].
     Wait,
-    /// A progress call that returned `id` (operations that it completed, or one more where it served peers). Of these, `bytes` are
-    /// no completed operations.
+    /// A progress call that returned `id`: the number of operations that it completed, plus work that it did for peers.
+    /// `bytes` is the part of this number that is not completed operations.
     Progress,
     /// No progress was made.
     Quiet,
-    /// `id` posts to `peer` in a row were refused for lack of room: by the `provider` or by the `peer`, as `name` says.
+    /// `id` consecutive posts to `peer` were refused for lack of room. `name` says whether the `provider` or the `peer` had
+    /// no room.
     Refused,
     /// A blocking call `name` of the host.
     Call,
-    /// `id` records were lost, because they came faster than they could be written.
+    /// `id` records were lost, because they were added faster than they could be written.
     Lost,
-    /// The transport was closed: nothing is missing at the end.
+    /// The transport was closed, so the trace is complete at the end.
     End,
 }
 
@@ -89,36 +91,37 @@ impl Kind {
     ];
 }
 
-/// An interval of a process.
+/// A time interval of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// What the others mean.
+    /// The meaning of the other fields.
     pub kind: Kind,
-    /// It had not ended when it was recorded, and `duration` is what had passed. A wait or call that lasts is recorded so once a
-    /// second; the last record of its kind with this `begin` counts, and one that is not open has its end.
+    /// The interval had not ended when it was recorded, and `duration` is the time until then. A wait or call that
+    /// continues is recorded once a second. The last record of its kind with this `begin` is valid; if it is not open, it
+    /// contains the end.
     pub open: bool,
-    /// When it began.
+    /// The time of the beginning.
     pub begin: u64,
-    /// How long it took.
+    /// The length of the interval.
     pub duration: u64,
     /// The peer in the host's numbering (its rank), or [`NO_RANK`].
     pub peer: u64,
-    /// Bytes of an operation.
+    /// Size of an operation in bytes.
     pub bytes: u64,
-    /// The number of an operation, or how many.
+    /// The number of an operation, or a number of operations.
     pub id: u64,
-    /// What carried an operation, or [`NO_CARRIER`].
+    /// The carrier of an operation, or [`NO_CARRIER`].
     pub carrier: u8,
     /// A [`Status`](plugin_api::Status).
     pub status: i16,
-    /// The thread that it ended on.
+    /// The thread on which the interval ended.
     pub thread: u32,
-    /// UTF-8; zeros follow.
+    /// UTF-8, padded with zeros.
     pub name: [u8; 16],
 }
 
 impl Record {
-    /// A record of this kind; every field that is not given is empty.
+    /// A record of this kind. All fields without an argument are empty.
     pub const fn new(kind: Kind, begin: u64, duration: u64) -> Record {
         Record {
             kind,
@@ -135,7 +138,7 @@ impl Record {
         }
     }
 
-    /// The same record with a name, of which 16 bytes are kept.
+    /// The same record with a name. The first 16 bytes of the name are kept.
     #[must_use]
     pub fn named(mut self, name: &[u8]) -> Record {
         let kept = name.len().min(self.name.len());
@@ -143,7 +146,7 @@ impl Record {
         self
     }
 
-    /// When it ended.
+    /// The time of the end.
     pub const fn end(&self) -> u64 {
         self.begin.saturating_add(self.duration)
     }
@@ -153,7 +156,7 @@ impl Record {
         text(&self.name)
     }
 
-    /// The record as it stands in the file.
+    /// The record in the form of the file.
     pub fn to_bytes(&self) -> [u8; RECORD] {
         let mut bytes = [0; RECORD];
         let words = [self.begin, self.duration, self.peer, self.bytes, self.id];
@@ -168,7 +171,7 @@ impl Record {
         bytes
     }
 
-    /// Reads a record; `None` for one of a kind that this version does not know.
+    /// Reads a record; `None` if this version does not know its kind.
     pub fn from_bytes(bytes: &[u8; RECORD]) -> Option<Record> {
         let number = bytes[40] & !OPEN;
         let kind = Kind::ALL.into_iter().find(|k| *k as u8 == number)?;
@@ -186,7 +189,7 @@ impl Record {
 }
 
 impl Head {
-    /// The head as it stands in the file.
+    /// The head in the form of the file.
     pub fn to_bytes(&self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         bytes[..8].copy_from_slice(&MAGIC.to_ne_bytes());
@@ -202,10 +205,10 @@ impl Head {
         bytes
     }
 
-    /// Reads what a file begins with.
+    /// Reads the head of a file.
     ///
     /// # Errors
-    /// Why this version cannot read it.
+    /// The reason why this version cannot read the file.
     pub fn from_bytes(bytes: &[u8]) -> Result<Head, Unreadable> {
         if bytes.len() < 12 || word(bytes, 0) != MAGIC {
             return Err(Unreadable::NoTrace);
@@ -243,12 +246,12 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(&bytes[..end]).into_owned()
 }
 
-/// Why a file has no trace that this version can read.
+/// The reason why this version can read no trace from a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
-    /// It is not such a file, it was written by a machine of another byte order, or its writer did not write the head.
+    /// The file is no trace, a machine of another byte order wrote it, or its writer did not write the head.
     NoTrace,
-    /// It has the layout of another version.
+    /// The file has the layout of another version.
     Version(u32),
 }
 

@@ -6,16 +6,16 @@ use std::io::{self, Error, ErrorKind};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 
-/// The socket to the launcher, which this process inherited: its descriptor and its inode, with `:` between them.
+/// The inherited socket to the launcher: its descriptor and its inode, separated by `:`.
 pub const SOCKET_ENV: &str = "HOST_STUB_SOCKET";
 /// This process's rank.
 pub const RANK_ENV: &str = "HOST_STUB_RANK";
-/// Ranks of the job.
+/// The number of ranks in the job.
 pub const SIZE_ENV: &str = "HOST_STUB_SIZE";
 /// The job's name.
 pub const JOB_ENV: &str = "HOST_STUB_JOB";
 
-/// What the launcher told this process through its environment.
+/// The launcher's data in this process's environment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Environment {
     /// [`SOCKET_ENV`].
@@ -29,14 +29,15 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Reads it; none when there is no [`SOCKET_ENV`], so nobody launched this process.
+    /// Reads the data. `None` without [`SOCKET_ENV`], because then no local launcher started this
+    /// process.
     pub fn read() -> Result<Option<Self>, BootstrapError> {
         Self::from_lookup(|name| {
             std::env::var_os(name).map(|value| value.to_string_lossy().into_owned())
         })
     }
 
-    /// Reads it through a function that gives a variable's value.
+    /// Reads the data through a function that returns a variable's value.
     pub fn from_lookup(
         lookup: impl Fn(&str) -> Option<String>,
     ) -> Result<Option<Self>, BootstrapError> {
@@ -87,14 +88,15 @@ impl Inherited {
         })
     }
 
-    /// A socket of this process, as its children inherit it.
+    /// A socket of this process, in the form in which its children inherit it.
     pub fn of(socket: &UnixStream) -> io::Result<Inherited> {
         let descriptor = socket.as_raw_fd();
         let inode = inode(descriptor).ok_or_else(Error::last_os_error)?;
         Ok(Inherited { descriptor, inode })
     }
 
-    /// A copy of it, unless something between this process and the launcher closed it: its number may be another file's.
+    /// Copies the socket. Fails if a process between the launcher and this one closed it, because its descriptor may
+    /// then belong to another file.
     pub(super) fn copy(self) -> io::Result<UnixStream> {
         if inode(self.descriptor) != Some(self.inode) {
             let reason =
@@ -106,7 +108,7 @@ impl Inherited {
         if copy < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: a new descriptor, which nothing else has.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(copy) }.into())
     }
 }

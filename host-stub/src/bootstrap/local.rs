@@ -15,10 +15,10 @@ use super::protocol::{
 };
 use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
 
-/// How long the launcher may take to answer what needs no other rank.
+/// Maximum time for an answer of the launcher that needs no other rank.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// Items by owner and key; none for what is not there.
+/// Items by owner and key; `None` for an item that was not published.
 type Cache = HashMap<(u32, String), Option<Vec<u8>>>;
 
 /// A rank of a job that the local launcher started.
@@ -26,21 +26,22 @@ pub struct Local {
     rank: u32,
     size: u32,
     job: String,
-    /// Whether an exchange is under way. No lock: an exchange makes progress meanwhile, which may run
-    /// another task of its thread, and that one may call here.
+    /// Whether an exchange is in progress. This is no lock: an exchange makes progress, which may run
+    /// another task of the same thread, and this task may call here.
     exchanging: AtomicBool,
-    /// Held for a whole request and its reply; for an exchange, only while its answer is looked for.
+    /// Locked for a whole request with its reply. An exchange locks it only to check for its answer.
     connection: Mutex<Connection>,
-    /// Held for one message; none once the job was left. Taken after `connection`, and alone by
-    /// an abort, which must get out while another thread waits in a fence.
+    /// Locked while one message is sent; `None` after the rank left the job. It is locked after
+    /// `connection`. An abort locks it alone, because an abort must be sent even while another thread
+    /// waits in a fence.
     sender: Mutex<Option<UnixStream>>,
-    /// Items read once; what a rank published stays the same between fences.
+    /// Items that were read. The items of a rank do not change between two fences.
     cache: Mutex<Cache>,
     lost: OnceLock<Lost>,
 }
 
 impl Local {
-    /// Introduces itself.
+    /// Joins the job, and introduces this rank to the launcher.
     pub fn join(environment: &Environment) -> Result<Self, BootstrapError> {
         let io = |action| move |source| BootstrapError::Io { action, source };
         let stream = environment.socket.copy().map_err(io("connect"))?;
@@ -97,10 +98,10 @@ impl Local {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until no other exchange of this rank is under way.
+    /// Waits until no other exchange of this rank is in progress.
     fn turn(&self, progress: Progress<'_>) -> Result<Turn<'_>, BootstrapError> {
         let mut patience = Patience::new(&self.lost);
-        // Acquire: pairs with the end of the turn before.
+        // Acquire pairs with the Release at the end of the previous exchange.
         while self.exchanging.swap(true, Ordering::Acquire) {
             patience.check()?;
             progress();
@@ -114,7 +115,8 @@ impl Local {
     }
 }
 
-/// A rank that goes without a word tells the launcher, though its process lives on and has the socket that it inherited.
+/// If a rank is dropped without a farewell, the launcher learns this from the closed socket, even if the process lives
+/// on and other processes inherited the socket.
 impl Drop for Local {
     fn drop(&mut self) {
         let sender = self
@@ -127,7 +129,7 @@ impl Drop for Local {
     }
 }
 
-/// The one exchange of this rank that is under way.
+/// The exchange of this rank that is in progress.
 struct Turn<'a>(&'a AtomicBool);
 
 impl Drop for Turn<'_> {
@@ -209,7 +211,7 @@ impl Bootstrap for Local {
             let answer = self.lock().poll_exchange("the other ranks")?;
             match answer {
                 Some(parts) if parts.len() == self.size as usize => {
-                    // Others may have published anew since.
+                    // Other ranks may have published new items.
                     self.cached().clear();
                     return Ok(parts);
                 }
@@ -226,7 +228,7 @@ impl Bootstrap for Local {
                         return Err(error);
                     }
                     progress();
-                    // There may be more ranks than processors: a waiter lets others run.
+                    // There may be more ranks than processors, so a waiting thread lets others run.
                     std::thread::yield_now();
                 }
             }
@@ -247,7 +249,7 @@ impl Bootstrap for Local {
             message: message.to_owned(),
         };
         if let Err(error) = self.send(&request) {
-            // Leaving with an exit code, which the caller does next, ends the job as well.
+            // The caller then exits with an exit code, which also ends the job.
             tracing::error!("cannot tell the launcher to end the job: {error}");
         }
     }
@@ -266,21 +268,22 @@ impl Bootstrap for Local {
 }
 
 struct Connection {
-    /// None once the job was left.
+    /// `None` after the rank left the job.
     stream: Option<UnixStream>,
     input: Vec<u8>,
-    /// The answer to the exchange under way, which came while another one was waited for.
+    /// The answer to the exchange in progress. It arrived while another answer was expected.
     exchanged: Option<Reply>,
-    /// Why an exchange was given up; its answer may still come, so there can be no other.
+    /// The reason why an exchange was abandoned. Its answer may still arrive, so no further
+    /// exchange is possible.
     abandoned: Option<String>,
 }
 
 impl Connection {
-    /// Waits for a reply to anything but an exchange.
+    /// Waits for a reply to any request except an exchange.
     fn receive(&mut self, what: &'static str) -> Result<Reply, BootstrapError> {
         loop {
             match self.take()? {
-                // Of one under way, or given up.
+                // The reply belongs to an exchange that is in progress or abandoned.
                 Some(reply @ (Reply::Gathered { .. } | Reply::Lost { .. })) => {
                     self.exchanged = Some(reply);
                     continue;
@@ -300,7 +303,7 @@ impl Connection {
         }
     }
 
-    /// The answer to the exchange under way, if it is there.
+    /// The answer to the exchange in progress, if it has arrived.
     fn poll_exchange(
         &mut self,
         what: &'static str,
@@ -322,7 +325,7 @@ impl Connection {
         }
     }
 
-    /// The first whole reply of what has arrived.
+    /// Takes the first complete reply from the received bytes.
     fn take(&mut self) -> Result<Option<Reply>, BootstrapError> {
         let Some(length) = body_length(&self.input, MAX_REPLY)? else {
             return Ok(None);
@@ -338,11 +341,11 @@ impl Connection {
         }
     }
 
-    /// Takes what has arrived; false if nothing has, in the time allowed.
+    /// Takes the received bytes. Returns false if nothing arrives in the allowed time.
     fn read(&mut self, what: &'static str, flags: libc::c_int) -> Result<bool, BootstrapError> {
         let stream = self.stream.as_ref().ok_or(BootstrapError::Left { what })?;
         let mut chunk = [0_u8; 16 << 10];
-        // SAFETY: the socket is open and the buffer as long as said.
+        // SAFETY: the socket is open, and the buffer has the given length.
         let count = unsafe {
             libc::recv(
                 stream.as_raw_fd(),

@@ -1,8 +1,8 @@
 //! How the processes of a job find each other: rank, size, published data, and a fence.
 //!
-//! [`from_environment`] finds out who started this process: the [`local`] launcher, a launcher with a PMIx server
-//! ([`pmix`]), or nobody ([`Singleton`]). This module does not know the transport. A wait here gets a function that it
-//! calls while waiting, because a peer's operation may need this process's progress.
+//! [`from_environment`] finds out what started this process: the [`local`] launcher, a launcher with a PMIx server
+//! ([`pmix`]), or neither ([`Singleton`]). This module does not know the transport. A wait here gets a function that
+//! it calls while waiting, because a peer's operation may need this process's progress.
 
 mod environment;
 pub mod local;
@@ -16,17 +16,17 @@ use std::time::{Duration, Instant};
 pub use protocol::{MAX_ITEM, ProtocolError};
 pub use singleton::Singleton;
 
-/// Called over and over while this process waits for others.
+/// A function that is called repeatedly while this process waits for other ranks.
 pub type Progress<'a> = &'a mut dyn FnMut();
 
-/// Says why some rank will never come, once that is known.
+/// Returns the reason why a rank will never arrive, or `None` while no such reason is known.
 pub type Lost = Box<dyn Fn() -> Option<String> + Send + Sync>;
 
-/// How long a wait goes on after the reason to give it up is known: what it waits for may be on its
-/// way, sent before the rank in question ended in good order.
+/// Time that a wait continues after the reason to abandon it is known. The awaited message may
+/// still be on its way, sent before the rank in question left in good order.
 const LAST_WORDS: Duration = Duration::from_millis(100);
 
-/// A wait for other ranks, and its end when one of them is lost.
+/// A wait for other ranks, which ends when one of them is lost.
 struct Patience<'a> {
     lost: Option<&'a Lost>,
     since: Option<Instant>,
@@ -40,7 +40,7 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// To be asked at every visit in which what is waited for was not there.
+    /// Must be called on every check at which the awaited event has not happened.
     fn check(&mut self) -> Result<(), BootstrapError> {
         let Some(reason) = self.lost.and_then(|lost| lost()) else {
             return Ok(());
@@ -52,60 +52,63 @@ impl<'a> Patience<'a> {
     }
 }
 
-/// The processes of a job, and what they tell each other out of band. Any thread may call;
+/// The processes of a job, and the data that they exchange out of band. Any thread may call;
 /// [`fence`](Self::fence) and [`allgather`](Self::allgather) are collective, so every rank calls
 /// them in the same order.
 pub trait Bootstrap: Send + Sync {
     /// This process's rank, below [`size`](Self::size).
     fn rank(&self) -> u32;
 
-    /// Processes of the job.
+    /// Number of processes in the job.
     fn size(&self) -> u32;
 
-    /// A name of the job, the same at every rank and unique on the machine: letters, digits, `-`.
+    /// The name of the job, equal on all ranks and unique on the machine: letters, digits, `-`.
     fn job(&self) -> &str;
 
-    /// Publishes at most [`MAX_ITEM`] bytes under a key; a second time, replaces them. Visible to
-    /// the others after the next fence.
+    /// Publishes at most [`MAX_ITEM`] bytes under a key. A second call replaces them. Other ranks
+    /// see them after the next fence.
     fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError>;
 
-    /// What a rank published under a key before the last fence; none if nothing.
+    /// Returns the bytes that a rank published under a key before the last fence; `None` if it
+    /// published none.
     fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
 
-    /// Waits until every rank is here.
+    /// Waits until every rank has called.
     fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
         self.allgather(&[], progress).map(drop)
     }
 
-    /// Gives every rank what each rank gave, in the order of the ranks; at most [`MAX_ITEM`] bytes
-    /// each. Also a fence.
+    /// Gives every rank the contributions of all ranks, in rank order; each has at most
+    /// [`MAX_ITEM`] bytes. It is also a fence.
     fn allgather(
         &self,
         data: &[u8],
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError>;
 
-    /// Has waits for other ranks end with [`BootstrapError::GaveUp`] once `lost` gives a reason: a
-    /// rank is gone, or silent for too long. Taken once; later ones are ignored.
+    /// Lets waits for other ranks end with [`BootstrapError::GaveUp`] after `lost` returns a
+    /// reason: a rank is dead, or silent for too long. Only the first call has an effect.
     fn give_up_when(&self, lost: Lost) {
         let _ = lost;
     }
 
-    /// The node a rank runs on: ranks with the same number share memory. The same at every rank.
+    /// The node of a rank. Ranks with the same number share memory. The number is the same on every
+    /// rank.
     fn node(&self, rank: u32) -> u32;
 
-    /// Asks for the end of the whole job with an exit code. Returns at once; the caller leaves too.
+    /// Requests the end of the whole job with an exit code. Returns at once; the caller then exits,
+    /// too.
     fn abort(&self, code: u8, message: &str);
 
-    /// Leaves the job in good order. A process that goes without having said so has failed.
+    /// Leaves the job in good order. A process that ends without this call counts as failed.
     fn finalize(&self) -> Result<(), BootstrapError>;
 }
 
-/// Why the processes of the job could not be reached.
+/// The reason why the processes of the job could not be reached.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BootstrapError {
-    /// A variable that the launcher sets is missing or means nothing.
+    /// A variable that the launcher sets is missing or invalid.
     #[error(
         "environment variable {name}: wanted {wanted}, found {found}; it is set by \
          `host-stub launch` and not by hand"
@@ -113,32 +116,32 @@ pub enum BootstrapError {
     Environment {
         /// The variable.
         name: &'static str,
-        /// What it should hold.
+        /// The expected value.
         wanted: &'static str,
-        /// What it holds.
+        /// The actual value.
         found: String,
     },
     /// The launcher's socket failed.
     #[error("launcher: {action}: {source} (has the launcher ended?)")]
     Io {
-        /// What was being done.
+        /// The action that failed.
         action: &'static str,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The launcher closed the connection.
     #[error("launcher: closed the connection while this rank was waiting for {what}")]
     Closed {
-        /// What was waited for.
+        /// The expected message.
         what: &'static str,
     },
-    /// The launcher turned a request away.
+    /// The launcher refused a request.
     #[error("launcher: {0}")]
     Refused(String),
-    /// A message that cannot be understood, or is another than was due.
+    /// A message is malformed, or is not the expected one.
     #[error("launcher: {0}")]
     Protocol(#[from] ProtocolError),
-    /// Nobody has that rank.
+    /// The job has no such rank.
     #[error("rank {rank}: wanted a rank below {size}")]
     NoSuchRank {
         /// The rank.
@@ -146,7 +149,7 @@ pub enum BootstrapError {
         /// The job's size.
         size: u32,
     },
-    /// libpmix, or a function of it, is not there.
+    /// libpmix, or one of its functions, was not found.
     #[error(
         "PMIx: cannot open {file}: {source}; a launcher with PMIx started this process \
          (PMIX_NAMESPACE is set): install libpmix (Debian: libpmix2, libpmix2t64), or name its \
@@ -155,17 +158,17 @@ pub enum BootstrapError {
     PmixLibrary {
         /// The file.
         file: &'static str,
-        /// What the dynamic loader said.
+        /// The message of the dynamic loader.
         source: libloading::Error,
     },
-    /// Slurm started several processes, and no PMIx by which they could meet.
+    /// Slurm started several processes without PMIx, so they cannot find each other.
     #[error(
         "Slurm started {tasks} processes (SLURM_STEP_NUM_TASKS) without PMIx: use `srun --mpi=pmix` (Debian: \
          slurm-wlm-basic-plugins and libpmix2 on every node; `srun --mpi=list` names what there is), or \
          MpiDefault=pmix in slurm.conf"
     )]
     SlurmAlone {
-        /// How many.
+        /// The number of processes.
         tasks: u32,
     },
     /// A call of libpmix failed.
@@ -176,22 +179,22 @@ pub enum BootstrapError {
     Pmix {
         /// The function.
         call: &'static str,
-        /// What it was about; may be empty.
+        /// The subject of the call; may be empty.
         subject: String,
-        /// The status as `PMIx_Error_string` names it.
+        /// The name of the status, from `PMIx_Error_string`.
         text: String,
         /// The status.
         status: i32,
     },
-    /// The PMIx server says of the job what makes no sense.
+    /// The PMIx server's description of the job is invalid.
     #[error("PMIx: wanted {what}, found {found}")]
     PmixJob {
-        /// What was wanted.
+        /// The expected value.
         what: &'static str,
-        /// What it says.
+        /// The actual value.
         found: String,
     },
-    /// A published value has a type that nothing here publishes.
+    /// A published value has a type that this crate does not publish.
     #[error("PMIx: {what}: wanted a number, a text or bytes, found PMIx's type {kind}")]
     PmixType {
         /// The key and its owner.
@@ -199,40 +202,40 @@ pub enum BootstrapError {
         /// The type's number.
         kind: u16,
     },
-    /// A rank published something else than was due.
+    /// A rank published an unexpected value.
     #[error("PMIx: {key} of rank {rank}: {reason}")]
     PmixValue {
-        /// Whose value.
+        /// The rank.
         rank: u32,
-        /// Its key.
+        /// The key.
         key: String,
-        /// What is wrong with it.
+        /// The error in the value.
         reason: &'static str,
     },
-    /// A rank has ended, and what was waited for needs it.
+    /// A rank has ended, and the wait needs it.
     #[error("rank {rank} has ended, and the other ranks wait for it no longer")]
     Lost {
         /// The rank.
         rank: u32,
     },
-    /// The wait is over because a rank will never come.
+    /// The wait was abandoned, because a rank will never arrive.
     #[error("gave up waiting for the other ranks: {reason}")]
     GaveUp {
-        /// How that is known.
+        /// The evidence for this.
         reason: String,
     },
-    /// The job was left already.
+    /// The rank has already left the job.
     #[error("{what} after this process left the job")]
     Left {
-        /// What was asked for.
+        /// The requested action.
         what: &'static str,
     },
 }
 
-/// Joins the job that this process was started in, or makes one of its own.
+/// Joins the job in which this process was started. Without a job, creates a job of one process.
 pub fn from_environment() -> Result<Arc<dyn Bootstrap>, BootstrapError> {
     Ok(match local::Environment::read()? {
-        // First, because the local launcher may itself run under another.
+        // Checked first, because the local launcher may itself run under another launcher.
         Some(environment) => Arc::new(local::Local::join(&environment)?),
         None if pmix::launched() => Arc::new(pmix::Pmix::join()?),
         None => match slurm_tasks() {
@@ -242,7 +245,7 @@ pub fn from_environment() -> Result<Arc<dyn Bootstrap>, BootstrapError> {
     })
 }
 
-/// Tasks of the step of Slurm's that this process belongs to; none outside of one.
+/// Number of tasks in the Slurm step of this process; `None` outside of a step.
 fn slurm_tasks() -> Option<u32> {
     std::env::var("SLURM_STEP_NUM_TASKS").ok()?.parse().ok()
 }

@@ -1,4 +1,4 @@
-//! A job of one process that nobody launched.
+//! A job of one process that no launcher started.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 use super::protocol::{check_item, check_key};
 use super::{Bootstrap, BootstrapError, Progress};
 
-/// One rank, its own only peer.
+/// The only rank of a job.
 pub struct Singleton {
     job: String,
     published: Mutex<HashMap<String, Vec<u8>>>,

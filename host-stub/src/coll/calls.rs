@@ -15,14 +15,15 @@ use crate::comm::{Comm, CommResult};
 use crate::device::is_looked_for;
 
 impl Comm {
-    /// Any collective.
+    /// Makes any collective.
     ///
     /// # Safety
-    /// `send` is readable and `recv` writable for what the collective reads and writes, until the
-    /// call returns; they do not overlap. On a device, likewise by copy functions.
+    /// `send` is readable and `recv` writable for the bytes that the collective uses, until the
+    /// call returns. The buffers do not overlap. For device memory, the copy functions can read and
+    /// write it in the same way.
     #[inline]
     pub unsafe fn collective(&self, collective: Collective, args: &CollArgs<'_>) -> CommResult<()> {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe {
             if is_looked_for() || args.on_device {
                 return self.collective_located(collective, args);
@@ -31,7 +32,7 @@ impl Comm {
         }
     }
 
-    /// As [`collective`](Self::collective), with buffers that the host can follow.
+    /// Like [`collective`](Self::collective), for buffers in host memory.
     ///
     /// # Safety
     /// As for [`collective`](Self::collective).
@@ -42,21 +43,21 @@ impl Comm {
     ) -> CommResult<()> {
         let visit = Visit::enter(self, collective.name())?;
         args.check(collective, &self.view())?;
-        // SAFETY: the arguments were checked; the caller vouches for the buffers.
+        // SAFETY: the arguments were checked; the caller guarantees the buffers.
         unsafe { visit.table().call(collective, self, args) }
     }
 
-    /// Any collective, nonblocking.
+    /// Starts any collective without waiting for it.
     ///
     /// # Safety
-    /// As for [`collective`](Self::collective), until the request is done.
+    /// As for [`collective`](Self::collective), until the request is complete.
     #[inline]
     pub unsafe fn start_collective(
         &self,
         collective: Collective,
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe {
             if is_looked_for() || args.on_device {
                 return self.start_collective_located(collective, args);
@@ -65,7 +66,7 @@ impl Comm {
         }
     }
 
-    /// As [`start_collective`](Self::start_collective), with buffers that the host can follow.
+    /// Like [`start_collective`](Self::start_collective), for buffers in host memory.
     ///
     /// # Safety
     /// As for [`start_collective`](Self::start_collective).
@@ -76,17 +77,17 @@ impl Comm {
     ) -> CommResult<CollRequest> {
         let visit = Visit::enter(self, collective.name())?;
         args.check(collective, &self.view())?;
-        // SAFETY: the arguments were checked; the caller vouches for the buffers.
+        // SAFETY: the arguments were checked; the caller guarantees the buffers.
         unsafe { visit.table().start(collective, self, args) }
     }
 
-    /// Waits until all ranks are here.
+    /// Waits until all ranks have called.
     pub fn barrier(&self) -> CommResult<()> {
         // SAFETY: there are no buffers.
         unsafe { self.collective(Collective::Barrier, &CollArgs::default()) }
     }
 
-    /// As [`barrier`](Self::barrier), nonblocking.
+    /// Like [`barrier`](Self::barrier), nonblocking.
     pub fn ibarrier(&self) -> CommResult<CollRequest> {
         // SAFETY: there are no buffers.
         unsafe { self.start_collective(Collective::Barrier, &CollArgs::default()) }
@@ -104,7 +105,7 @@ fn broadcast<'a>(buffer: *mut u8, count: usize, datatype: Datatype, root: usize)
     }
 }
 
-/// The arguments of what has a send and a receive buffer.
+/// The arguments of a collective with a send buffer and a receive buffer.
 fn moved<'a>(
     send: *const u8,
     recv: *mut u8,
@@ -133,21 +134,21 @@ macro_rules! calls {
                 $(#[$doc])*
                 ///
                 /// # Safety
-                /// The buffers are good for the elements named, do not overlap, and nobody else
-                /// touches them until the call returns.
+                /// The buffers are valid for the given elements and do not overlap, and no other
+                /// code uses them until the call returns.
                 #[allow(clippy::too_many_arguments, reason = "MPI's")]
                 pub unsafe fn $blocking(&self, $($name: $kind),*) -> CommResult<()> {
-                    // SAFETY: the caller vouches for the buffers.
+                    // SAFETY: the caller guarantees the buffers.
                     unsafe { self.collective(Collective::$collective, &$args) }
                 }
 
                 #[doc = concat!("As [`", stringify!($blocking), "`](Self::", stringify!($blocking), "), nonblocking.")]
                 ///
                 /// # Safety
-                /// The same, until the request is done.
+                /// As for the blocking call, until the request is complete.
                 #[allow(clippy::too_many_arguments, reason = "MPI's")]
                 pub unsafe fn $nonblocking(&self, $($name: $kind),*) -> CommResult<CollRequest> {
-                    // SAFETY: the caller vouches for the buffers.
+                    // SAFETY: the caller guarantees the buffers.
                     unsafe { self.start_collective(Collective::$collective, &$args) }
                 }
             )*
@@ -156,71 +157,72 @@ macro_rules! calls {
 }
 
 calls! {
-    /// Copies `count` elements from the root's buffer to everyone's.
+    /// Copies `count` elements from the root's buffer to all ranks.
     bcast, ibcast, Bcast,
     (buffer: *mut u8, count: usize, datatype: Datatype, root: usize)
         => broadcast(buffer, count, datatype, root);
 
-    /// Combines `count` elements of every rank; the root gets the result.
+    /// Combines `count` elements of every rank. The root gets the result.
     reduce, ireduce, Reduce,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op, root: usize)
         => CollArgs { op, ..moved(send, recv, count, datatype, root) };
 
-    /// Combines `count` elements of every rank; everyone gets the result, the same bits.
+    /// Combines `count` elements of every rank. Every rank gets the same result, bit for bit.
     allreduce, iallreduce, Allreduce,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
         => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
-    /// Brings `count` elements of every rank to the root, in the order of the ranks.
+    /// Gives the root `count` elements of every rank, in rank order.
     gather, igather, Gather,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
         => moved(send, recv, count, datatype, root);
 
-    /// Brings every rank its `count` elements of the root's buffer. At the root a null receive
-    /// buffer leaves its own where they are.
+    /// Gives every rank its `count` elements of the root's buffer. If the root's receive buffer is
+    /// null, its own elements stay where they are.
     scatter, iscatter, Scatter,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
         => moved(send, recv, count, datatype, root);
 
-    /// Brings `count` elements of every rank to everyone, in the order of the ranks.
+    /// Gives every rank `count` elements of every rank, in rank order.
     allgather, iallgather, Allgather,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
         => moved(send, recv, count, datatype, 0);
 
-    /// Brings every rank `count` elements of everyone.
+    /// Gives every rank `count` elements of every rank, different ones for each rank.
     alltoall, ialltoall, Alltoall,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
         => moved(send, recv, count, datatype, 0);
 
-    /// Combines as many elements of every rank as the counts add up to; rank `r` gets `counts[r]`
-    /// of them. In place, the operand is in `recv`, and the result at its beginning.
+    /// Combines the operands of all ranks. Their length is the sum of the counts; rank `r` gets
+    /// `counts[r]` elements of the result. In place, the operand is in `recv`, and the result is
+    /// written to its beginning.
     reduce_scatter, ireduce_scatter, ReduceScatter,
     (send: *const u8, recv: *mut u8, counts: &[usize], datatype: Datatype, op: Op)
         => CollArgs { op, counts, ..moved(send, recv, 0, datatype, 0) };
 
-    /// As `reduce_scatter`, with `count` elements for every rank.
+    /// Like `reduce_scatter`, with `count` elements for every rank.
     reduce_scatter_block, ireduce_scatter_block, ReduceScatter,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
         => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
-    /// Combines `count` elements of the ranks up to this one.
+    /// Combines `count` elements of the ranks up to and including this one.
     scan, iscan, Scan,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
         => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
-    /// Combines `count` elements of the ranks before this one; rank 0's result is left as it is.
+    /// Combines `count` elements of the ranks before this one. Rank 0's result does not change.
     exscan, iexscan, Exscan,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, op: Op)
         => CollArgs { op, ..moved(send, recv, count, datatype, 0) };
 
-    /// Brings `count` elements of every rank to everyone; `blocks` says how many come from whom, the
-    /// same at each rank, and where they go, which may differ.
+    /// Gives every rank `count` elements of every rank. `blocks` contains the number of elements of
+    /// each rank, equal on all ranks, and their positions, which may differ.
     allgatherv, iallgatherv, Allgatherv,
     (send: *const u8, count: usize, recv: *mut u8, blocks: BlockList<'_>, datatype: Datatype)
         => CollArgs { recv_blocks: blocks, ..moved(send, recv, count, datatype, 0) };
 
-    /// Brings every rank elements of everyone: from `given` of this rank's send buffer into `taken` of
-    /// the others' receive buffers. In place, `send` is null and `given` empty.
+    /// Gives every rank elements of every rank: from the blocks `given` of the sender's buffer into
+    /// the blocks `taken` of the receiver's buffer. In place, `send` is null and `given` is empty.
     alltoallv, ialltoallv, Alltoallv,
     (send: *const u8, given: BlockList<'_>, recv: *mut u8, taken: BlockList<'_>, datatype: Datatype)
         => CollArgs {

@@ -7,10 +7,11 @@ use crate::comm::table::{Staged, give_back, placed};
 use crate::comm::{Comm, CommResult};
 use crate::schedule::{Plane, Ticket};
 
-/// Starts the schedule. Buffers on devices are copied to host memory before; what is given back is copied to them afterwards.
+/// Starts the schedule. Buffers on devices are first copied to host memory. The returned buffers are copied back
+/// afterwards.
 ///
 /// # Safety
-/// The buffers are good until the schedule is done.
+/// The buffers are valid until the schedule is complete.
 unsafe fn start(
     collective: Collective,
     comm: &Comm,
@@ -20,15 +21,15 @@ unsafe fn start(
     let engine = comm.any_engine(collective.name())?;
     let (mut args, mut staged, mut failed) = (*args, Vec::new(), None);
     if args.on_device {
-        // SAFETY: the caller vouches for the buffers.
+        // SAFETY: the caller guarantees the buffers.
         let found = unsafe { placed(comm, collective, &args) };
-        // The others have this number too, and wait.
+        // The other ranks use this number, too, and would wait.
         let found = found.inspect_err(|error| {
             engine.break_off(comm.scope(), &error.to_string());
         })?;
         (args, staged, failed) = (found.args, found.staged, found.failed);
     }
-    // SAFETY: the caller vouches for the buffers; the algorithms stay within them.
+    // SAFETY: the caller guarantees the buffers; the algorithms stay within them.
     let ticket = unsafe {
         engine.start(collective.name(), comm.scope(), number, failed, |plan| {
             algorithms::build(plan, collective, &args);
@@ -37,7 +38,7 @@ unsafe fn start(
     Ok((ticket, staged))
 }
 
-/// The default of a blocking entry.
+/// The host's default for a blocking entry.
 ///
 /// # Safety
 /// As for [`super::Blocking`].
@@ -46,13 +47,13 @@ pub(super) unsafe fn blocking(
     comm: &Comm,
     args: &CollArgs<'_>,
 ) -> CommResult<()> {
-    // SAFETY: the caller vouches for the buffers; the schedule is done when the wait is over.
+    // SAFETY: the caller guarantees the buffers; the schedule is complete when the wait is over.
     let (ticket, staged) = unsafe { start(collective, comm, args) }?;
     let done = comm.any_engine(collective.name())?.wait(comm.job(), ticket);
     if staged.is_empty() {
         return done;
     }
-    // SAFETY: as above.
+    // SAFETY: the caller guarantees the buffers; the schedule is complete when the wait is over.
     unsafe { give_back(staged, comm.job().devices(), done) }
 }
 
@@ -64,16 +65,17 @@ macro_rules! defaults {
                 comm: &Comm,
                 args: &CollArgs<'_>,
             ) -> CommResult<CollRequest> {
-                // SAFETY: the caller vouches for the buffers until the request is done.
+                // SAFETY: the caller guarantees the buffers until the request is complete.
                 let (ticket, staged) = unsafe { start(Collective::$collective, comm, args) }?;
                 Ok(CollRequest::scheduled(comm, ticket).and_then_back(staged))
             }
         )*
 
-        /// The default functions: blocking entries are absent, which means these.
+        /// The default functions. The blocking entries are absent, which selects the host's
+        /// defaults.
         pub(super) const FUNCTIONS: Collectives = Collectives::of_nonblocking([$($nonblocking),*], blocking);
 
-        // In the order of the collectives.
+        // Checks that the entries are in the order of the collectives.
         const _: () = {
             let order = [$(Collective::$collective),*];
             let mut index = 0;

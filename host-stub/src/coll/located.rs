@@ -1,13 +1,13 @@
-//! Collectives with buffers that may be on a device. The call first finds out where they are. An entry of the communicator's
-//! table gets device buffers if it takes them, and otherwise host memory in their place
+//! Collectives whose buffers may be on a device. The call first determines the location of the buffers. An entry of the
+//! communicator's table gets device buffers if it accepts them; otherwise it gets host memory in their place
 //! ([`CollTable::call`](super::CollTable::call)).
 
 use super::{CollArgs, CollRequest, Collective};
 use crate::comm::table::{Place, find};
 use crate::comm::{Comm, CommError, CommResult};
 
-/// The arguments with host memory at its host address. If a buffer is on a device, the buffers are as the program named them,
-/// and marked.
+/// The arguments, with host addresses for buffers in host memory. If a buffer is on a device, the buffers keep the
+/// program's pointers, and the arguments are marked.
 fn located<'a>(
     comm: &Comm,
     collective: Collective,
@@ -53,7 +53,7 @@ impl Comm {
         collective: Collective,
         args: &CollArgs<'_>,
     ) -> CommResult<()> {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { self.collective_here(collective, &located(self, collective, args)?) }
     }
 
@@ -66,7 +66,7 @@ impl Comm {
         collective: Collective,
         args: &CollArgs<'_>,
     ) -> CommResult<CollRequest> {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { self.start_collective_here(collective, &located(self, collective, args)?) }
     }
 }

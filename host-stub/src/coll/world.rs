@@ -20,7 +20,8 @@ fn layers(job: &Job) -> CommResult<Register> {
 }
 
 impl Comm {
-    /// All ranks of the job. The first call is collective, and makes it; later ones give the same.
+    /// Returns the communicator of all ranks of the job. The first call is collective, and makes
+    /// it; later calls return the same communicator.
     pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
         Comm::world_over(job, &DEFAULTS)
     }

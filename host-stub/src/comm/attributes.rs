@@ -8,12 +8,12 @@ use super::hooks::Layer;
 
 type Kept = Arc<dyn Any + Send + Sync>;
 
-/// By layer; few.
+/// Attributes by layer. There are only few.
 #[derive(Default)]
 pub(super) struct Attributes(RwLock<Vec<(Layer, Kept)>>);
 
 impl Comm {
-    /// Keeps something of a layer with this communicator; replaces and returns what was there.
+    /// Attaches a layer's data to this communicator. Returns the data that it replaces.
     pub fn set_attribute(&self, layer: Layer, value: Kept) -> Option<Kept> {
         let old = self.take_attribute(layer);
         let kept = &self.attributes().0;
@@ -23,7 +23,7 @@ impl Comm {
         old
     }
 
-    /// What a layer keeps with this communicator, if it is a `T`.
+    /// The data that a layer attached to this communicator, if it is a `T`.
     pub fn attribute<T: Send + Sync + 'static>(&self, layer: Layer) -> Option<Arc<T>> {
         let kept = self
             .attributes()
@@ -34,7 +34,7 @@ impl Comm {
         Arc::clone(value).downcast().ok()
     }
 
-    /// Takes away what a layer keeps with this communicator.
+    /// Removes and returns the data that a layer attached to this communicator.
     pub fn take_attribute(&self, layer: Layer) -> Option<Kept> {
         let mut kept = self
             .attributes()

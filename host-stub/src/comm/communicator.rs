@@ -13,32 +13,32 @@ use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
 pub(super) struct Inner {
-    // Before the job, with which the transport ends that it uses.
+    // Declared before the job, so that it is dropped before the job ends the transport.
     registry: Arc<Registry>,
     job: Arc<Job>,
     scope: Arc<Scope>,
     tables: Stack,
     attributes: Attributes,
     layered: Layered,
-    /// Set once, after the last step of its creation.
+    /// Set once, by the last step of the creation.
     seen: OnceLock<Seen>,
     freed: AtomicBool,
 }
 
 /// The ranks of a new communicator.
 pub(super) struct Ranks {
-    /// Job ranks.
+    /// The members, as ranks of the job.
     pub(super) members: Vec<u32>,
-    /// This process among them.
+    /// The index of this process among them.
     pub(super) me: usize,
 }
 
-/// Ranks of a job with a context of their own, in which their collectives and agreements are told
-/// from all others. Clones are the same communicator. Any thread may call, within the job's level;
-/// collective calls are made by every rank in the same order.
+/// Ranks of a job with a context of their own, which distinguishes their collectives and agreements
+/// from all others. Clones are the same communicator. Any thread may call, within the job's level.
+/// All ranks make collective calls in the same order.
 ///
-/// It is ended by [`free`](Self::free), which every rank calls; one that is dropped without it
-/// keeps its context for ever.
+/// Every rank ends it by [`free`](Self::free). A communicator that is dropped without it keeps its
+/// context forever.
 #[derive(Clone)]
 pub struct Comm(pub(super) Arc<Inner>);
 
@@ -58,7 +58,7 @@ impl Comm {
         }))
     }
 
-    /// Runs the create hooks; collective over the new communicator.
+    /// Runs the create hooks. Collective over the new communicator.
     pub(super) fn complete(self, seen: Seen) -> CommResult<Comm> {
         match seen.create(&self) {
             Ok(()) => {
@@ -66,18 +66,20 @@ impl Comm {
                 Ok(self)
             }
             Err(failed) => {
-                // A hook may have given it away.
+                // A hook may have kept a clone of the communicator.
                 self.0.freed.store(true, Ordering::SeqCst);
                 self.drain(self.any_engine("communicator creation")?);
-                // The hook that failed here cannot restore what it has overridden: the layers above
-                // find their own. After the drain, since calls may have used the other.
+                // The hook that failed here cannot restore the table that it overrode, so this code
+                // does: the layers above then find their own table. This comes after the drain,
+                // because calls may have used the other table.
                 if let Some(table) = failed.table {
                     self.tables().set(table);
                 }
-                // What fails here was logged; the reason for all of it is told.
+                // Failures here were already logged. The returned error is the one that caused the
+                // end.
                 let _ = seen.undo(failed.ran, &self);
-                // The world's number stays its own: the next try has it again. And no number is
-                // used again where ranks may still send with it.
+                // The world keeps its number for the next try. A number is also not reused if ranks
+                // may still send messages with it.
                 if self.context() != 0 && matches!(failed.error, CommError::Creation { .. }) {
                     self.let_go();
                 }
@@ -92,13 +94,13 @@ impl Comm {
         self.0.scope.rank()
     }
 
-    /// Ranks.
+    /// Number of ranks.
     #[inline]
     pub fn size(&self) -> usize {
         self.0.scope.size()
     }
 
-    /// The job ranks.
+    /// The members, as ranks of the job.
     pub(super) fn members(&self) -> &[u32] {
         self.0.scope.members()
     }
@@ -109,13 +111,13 @@ impl Comm {
         &self.0.job
     }
 
-    /// What its job keeps for all communicators.
+    /// The job's data for all its communicators.
     #[inline]
     pub(crate) fn registry(&self) -> &Arc<Registry> {
         &self.0.registry
     }
 
-    /// The job rank of a rank.
+    /// The job rank of a rank of this communicator.
     pub fn job_rank(&self, rank: usize) -> CommResult<u32> {
         let members = self.members();
         members.get(rank).copied().ok_or(CommError::BadArgument {
@@ -124,12 +126,12 @@ impl Comm {
         })
     }
 
-    /// The ranks, as a group.
+    /// The group of the ranks.
     pub fn group(&self) -> Group {
         Group::of_members(self.members())
     }
 
-    /// The communicator as this rank sees it.
+    /// The communicator from the view of this rank.
     #[inline]
     pub(crate) fn view(&self) -> View {
         View {
@@ -138,7 +140,7 @@ impl Comm {
         }
     }
 
-    /// The node of a rank: ranks with the same number share memory.
+    /// The node of a rank. Ranks with the same number share memory.
     pub fn node(&self, rank: usize) -> CommResult<u32> {
         Ok(self.job().node(self.job_rank(rank)?))
     }
@@ -150,8 +152,8 @@ impl Comm {
         members.iter().all(|m| node(m) == node(&members[0]))
     }
 
-    /// The number by which messages of this communicator are told from others; the same on every
-    /// rank, and no other communicator of a rank has it at the same time.
+    /// The number that distinguishes messages of this communicator from others. It is the same on
+    /// every rank, and no other communicator of a rank has it at the same time.
     pub fn context(&self) -> u16 {
         self.0.scope.context()
     }
@@ -161,12 +163,12 @@ impl Comm {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Whether there is no other clone of it.
+    /// Whether the communicator has no other clone.
     pub fn is_sole(&self) -> bool {
         Arc::strong_count(&self.0) == 1
     }
 
-    /// Whether it was freed.
+    /// Whether the communicator was freed.
     pub fn is_freed(&self) -> bool {
         self.0.freed.load(Ordering::SeqCst)
     }
@@ -175,7 +177,7 @@ impl Comm {
         &self.0.tables
     }
 
-    /// Whether its create hooks are running.
+    /// Whether the communicator's create hooks are running.
     pub(super) fn is_being_made(&self) -> bool {
         self.0.seen.get().is_none() && !self.is_freed()
     }
@@ -194,7 +196,7 @@ impl Comm {
         &self.0.scope
     }
 
-    /// The engine that runs its collectives.
+    /// The engine that runs the communicator's collectives.
     #[inline]
     pub(crate) fn engine(&self, call: &'static str) -> CommResult<&Engine> {
         if self.0.freed.load(Ordering::Acquire) {
@@ -203,16 +205,16 @@ impl Comm {
         self.any_engine(call)
     }
 
-    /// As [`engine`](Self::engine), for a communicator that is being freed.
+    /// Like [`engine`](Self::engine), also for a communicator that is being freed.
     #[inline]
     pub(crate) fn any_engine(&self, call: &'static str) -> CommResult<&Engine> {
-        // No communicator is made before the engine; this is for the type.
+        // The engine exists before any communicator; the error only satisfies the type.
         self.0.registry.engine().ok_or(CommError::Freed { call })
     }
 
-    /// Ends the communicator: collective. Waits until the collectives under way have ended and
-    /// every rank is here, then runs the destroy hooks from the lowest layer to the highest. All
-    /// clones are freed with it; windows over it live on. The world is freed when the job is left, and not before.
+    /// Ends the communicator: collective. Waits until the collectives in progress have ended and every rank has
+    /// called, then runs the destroy hooks from the lowest layer to the highest. All clones are freed with it;
+    /// windows over it continue to exist. The world is freed only when the rank leaves the job.
     pub fn free(self) -> CommResult<()> {
         let job = Arc::clone(self.job());
         let _entered = job.runtime().enter("free")?;
@@ -225,11 +227,12 @@ impl Comm {
         self.end()
     }
 
-    /// Frees any communicator.
+    /// Frees any communicator, including the world.
     pub(crate) fn end(self) -> CommResult<()> {
         let call = "free";
         let engine = self.engine(call)?;
-        // Before the mark: a layer's collective may have to begin others here to come to its end.
+        // Done before the mark, because a layer's collective may have to start others here in order
+        // to end.
         engine.wait_until(self.job(), || self.0.layered.advance());
         if self.0.freed.swap(true, Ordering::SeqCst) {
             return Err(CommError::Freed { call });
@@ -241,21 +244,21 @@ impl Comm {
             None => Ok(()),
         };
         if met.is_ok() {
-            // Not where ranks may still send with that number.
+            // The number is released only if no rank may still send messages with it.
             self.let_go();
         }
         met.and(hooked)
     }
 
-    /// Ends the use of the context: a new communicator may have it.
+    /// Ends the use of the context number, so that a new communicator may get it.
     fn let_go(&self) {
-        // Not where it was broken off: ranks may still send with the number.
+        // If the communicator was broken off, ranks may still send messages with the number.
         if self.scope().broken().is_none() {
             self.registry().contexts.release(self.context());
         }
     }
 
-    /// Waits until nothing is under way, and lets go of what layers kept for it.
+    /// Waits until no collective is in progress, and frees the data that layers kept for them.
     fn drain(&self, engine: &Engine) {
         let scope = self.scope();
         engine.wait_until(self.job(), || {

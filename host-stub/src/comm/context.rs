@@ -26,12 +26,12 @@ const WORDS: usize = CONTEXTS / 64;
 /// Bytes of a mask on its way.
 const MASK: usize = WORDS * 8;
 
-/// Which of several agreements goes first: the lower.
+/// The order of several agreements: the lowest turn goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Turn(u16);
 
 impl Turn {
-    /// That of the ranks of a communicator, which make one thing at a time.
+    /// The turn of the ranks of a communicator, which make only one agreement at a time.
     pub(super) fn of(context: u16) -> Turn {
         Turn(context)
     }
@@ -39,9 +39,9 @@ impl Turn {
 
 struct Inner {
     free: [u64; WORDS],
-    /// Whether an agreement has the numbers now.
+    /// Whether an agreement has taken the numbers.
     taken: bool,
-    /// Agreements that want them, and how many.
+    /// Agreements that want the numbers, with a count for each turn.
     waiting: BTreeMap<Turn, usize>,
 }
 
@@ -51,7 +51,7 @@ pub(super) struct Contexts(Mutex<Inner>);
 impl Default for Contexts {
     fn default() -> Self {
         let mut free = [u64::MAX; WORDS];
-        // The world's.
+        // Context 0 belongs to the world.
         free[0] &= !1;
         Contexts(Mutex::new(Inner {
             free,
@@ -66,9 +66,10 @@ impl Contexts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Agrees with other ranks on a number that is free at all of them, if there is one. A rank that has it `wanted` takes it into
-    /// use. `exchange` is an allgather, which all ranks call alike. In its first round each rank says `said`; of all of these
-    /// `decide` makes what is returned with the number, or an error, which is the same at every rank.
+    /// Agrees with other ranks on a number that is free on all of them, if there is one. A rank for which the new
+    /// communicator is `wanted` starts to use the number. `exchange` is an allgather, which all ranks call in the same way.
+    /// In its first round each rank sends `said`. From all of these, `decide` computes the value that is returned with the
+    /// number, or an error; the result is the same on every rank.
     pub(super) fn agree<T, E>(
         &self,
         turn: Turn,
@@ -77,13 +78,13 @@ impl Contexts {
         decide: impl FnOnce(&[Vec<u8>]) -> Result<T, E>,
     ) -> Result<(T, Option<u16>), E> {
         let decided = decide(&exchange(said)?)?;
-        // Not before: what queues here is waited for by others.
+        // Not queued earlier, because other agreements wait for the queue.
         self.queue(turn);
         let agreed = loop {
             let mask = self.offer(turn);
             let masks = exchange(mask.as_ref().map_or(&[], |mask| mask.as_slice()));
             let ended = match &masks {
-                // It was another agreement's turn at some rank.
+                // On some rank it was another agreement's turn.
                 Ok(masks) if masks.iter().any(|mask| mask.len() != MASK) => None,
                 Ok(masks) => Some(lowest_common(masks.iter().map(Vec::as_slice))),
                 Err(_) => None,
@@ -101,12 +102,12 @@ impl Contexts {
         Ok((decided, agreed?))
     }
 
-    /// An agreement has begun at all its ranks.
+    /// Records that all ranks of an agreement have begun it.
     fn queue(&self, turn: Turn) {
         *self.lock().waiting.entry(turn).or_insert(0) += 1;
     }
 
-    /// It has ended.
+    /// Records that an agreement has ended.
     fn leave(&self, turn: Turn) {
         let mut inner = self.lock();
         if let Some(count) = inner.waiting.get_mut(&turn) {
@@ -117,7 +118,7 @@ impl Contexts {
         }
     }
 
-    /// Takes the mask of free contexts to offer; `None` while it is another caller's turn.
+    /// Takes the mask of free contexts for an offer; `None` if it is another agreement's turn.
     /// [`settle`](Self::settle) gives the mask back.
     fn offer(&self, turn: Turn) -> Option<[u8; MASK]> {
         let mut inner = self.lock();
@@ -133,7 +134,7 @@ impl Contexts {
         Some(mask)
     }
 
-    /// Gives the numbers back; one that was agreed on is in use from now.
+    /// Gives the numbers back. The agreed number is in use from now on.
     fn settle(&self, agreed: Option<u16>) {
         let mut inner = self.lock();
         inner.taken = false;
@@ -142,13 +143,13 @@ impl Contexts {
         }
     }
 
-    /// A number is no longer in use.
+    /// Ends the use of a number.
     pub(super) fn release(&self, number: u16) {
         self.lock().free[usize::from(number) / 64] |= 1 << (number % 64);
     }
 }
 
-/// The lowest number that all masks have.
+/// The lowest number that is in all masks.
 fn lowest_common<'a>(masks: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
     let mut common = [u8::MAX; MASK];
     for mask in masks {
@@ -167,7 +168,8 @@ mod tests {
 
     use super::*;
 
-    /// Exchanges of two ranks. Their number is limited, so an agreement that never ends fails the test.
+    /// Exchanges of two ranks. Their number is limited, so that an agreement that never ends fails the
+    /// test.
     #[derive(Default)]
     struct Pair {
         said: Mutex<[Vec<Vec<u8>>; 2]>,
@@ -207,7 +209,7 @@ mod tests {
         let (begun, has_begun) = channel();
         let numbers = std::thread::scope(|scope| {
             let (ours, low) = (&ours, &low);
-            // Begins first, and waits for the other process, which is busy with the other agreement.
+            // Begins first, and waits for the other process, which is making the other agreement.
             let first = scope.spawn(move || {
                 let mut exchange = low.exchange(0);
                 let exchange = |data: &[u8]| {

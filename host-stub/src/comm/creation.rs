@@ -13,17 +13,18 @@ use crate::job::Job;
 /// The color of ranks that want no new communicator.
 pub const UNDEFINED: Option<u32> = None;
 
-/// What a rank says when a communicator is made, and what it knows of the one that it will have.
+/// A rank's contribution to the creation of communicators, and its data of the communicator that it
+/// will get.
 #[derive(Default)]
 pub(super) struct Wish {
     pub(super) color: Option<u32>,
     pub(super) key: i64,
-    /// What this rank cannot take part for.
+    /// The reason why this rank cannot take part; empty if it can.
     pub(super) refusal: String,
 }
 
 impl Comm {
-    /// All ranks of the job; the first call makes it, over these defaults.
+    /// The communicator of all ranks of the job. The first call makes it, with these defaults.
     pub(crate) fn world_over(job: &Arc<Job>, defaults: &Defaults) -> CommResult<Comm> {
         let registry = Registry::of(job);
         registry.world(job, defaults, || {
@@ -40,7 +41,7 @@ impl Comm {
         })
     }
 
-    /// The same ranks with another context; collective.
+    /// Makes a communicator with the same ranks and another context. Collective.
     pub fn dup(&self) -> CommResult<Comm> {
         let made = self.make(
             "dup",
@@ -52,8 +53,8 @@ impl Comm {
         made.ok_or_else(|| lost("dup"))
     }
 
-    /// A communicator for each color, its ranks in the order of their keys, and of the ranks here
-    /// where keys are equal; none for ranks whose color is [`UNDEFINED`]. Collective.
+    /// Makes a communicator for each color. Its ranks are ordered by their keys; for equal keys, by
+    /// their ranks here. Ranks with the color [`UNDEFINED`] get `None`. Collective.
     pub fn split(&self, color: Option<u32>, key: i64) -> CommResult<Option<Comm>> {
         self.make(
             "split",
@@ -72,9 +73,10 @@ impl Comm {
             .ok_or_else(|| lost("split_by_node"))
     }
 
-    /// A communicator of the group's ranks, in its order, all of them of this communicator; none
-    /// for others. Collective over this communicator; every rank gives the same group, or disjoint
-    /// groups are given by their own ranks.
+    /// Makes a communicator of the group's ranks, in the group's order. All of them must be ranks
+    /// of this communicator; other ranks get `None`. Collective over this communicator. Either
+    /// every rank passes the same group, or each of several disjoint groups is passed by its own
+    /// ranks.
     pub fn create(&self, group: &Group) -> CommResult<Option<Comm>> {
         let strangers = group.difference(&self.group());
         let refusal = match strangers.job_ranks().first() {
@@ -86,7 +88,7 @@ impl Comm {
         self.make(
             "create",
             Wish {
-                // Its first member names a group among disjoint ones.
+                // The first member identifies one of several disjoint groups.
                 color: position.and_then(|_| group.job_ranks().first().copied()),
                 key: position.unwrap_or(0) as i64,
                 refusal,
@@ -94,9 +96,9 @@ impl Comm {
         )
     }
 
-    /// Takes part in the creation of a communicator of these ranks only to refuse it: no rank gets one, and the others learn
-    /// the reason. For arguments that name no group at this rank alone. Collective, with the creation at
-    /// the others. An error: they could not be told.
+    /// Takes part in the creation of a communicator of these ranks only to refuse it. No rank gets a communicator, and the
+    /// other ranks learn the reason. For arguments that are invalid on this rank alone. Collective, together with the
+    /// creation on the other ranks. Returns an error if the other ranks could not be told.
     pub fn refuse_creation(&self, call: &'static str, reason: &str) -> CommResult<()> {
         let reason = match reason {
             "" => "it refuses",
@@ -112,7 +114,8 @@ impl Comm {
         }
     }
 
-    /// Agrees with the ranks of this communicator on the members and the context of new ones, and makes this rank's.
+    /// Agrees with the ranks of this communicator on the members and the context of new communicators, and makes
+    /// this rank's communicator.
     pub(super) fn make(&self, call: &'static str, wish: Wish) -> CommResult<Option<Comm>> {
         let _entered = self.job().runtime().enter(call)?;
         let (engine, scope) = (self.engine(call)?, self.scope());
@@ -152,14 +155,14 @@ impl Comm {
             .map(Some)
     }
 
-    /// Makes sure that all ranks have registered the same layers.
+    /// Checks that all ranks have registered the same layers.
     fn compare_layers(&self, shape: &[u8]) -> CommResult<()> {
         let all = self.exchange(shape)?;
         same_layers(all.iter().map(Vec::as_slice))
     }
 }
 
-/// An answer without this rank in it.
+/// The error for an answer that lacks this rank.
 pub(super) fn lost(call: &'static str) -> CommError {
     CommError::Job {
         call,
@@ -167,10 +170,10 @@ pub(super) fn lost(call: &'static str) -> CommError {
     }
 }
 
-/// What a rank wants: color, key and rank.
+/// A rank's request: color, key and rank.
 type Want = (Option<u32>, i64, usize);
 
-/// color (8), key (8), length of refusal (8), refusal, layers.
+/// The format: color (8 bytes), key (8), length of the refusal (8), refusal, layers.
 fn encode(wish: &Wish, layers: &[u8]) -> Vec<u8> {
     let color = wish.color.map_or(u64::MAX, u64::from);
     let mut blob = Vec::with_capacity(24 + wish.refusal.len() + layers.len());
@@ -196,7 +199,7 @@ fn decide(all: &[Vec<u8>]) -> CommResult<Vec<Want>> {
                 .map(u64::from_le_bytes)
                 .ok_or_else(short)
         };
-        // A length, and that many bytes.
+        // A length, followed by this number of bytes.
         let part = |at: usize| {
             let len = usize::try_from(word(at)?).unwrap_or(usize::MAX);
             blob[at + 8..].split_at_checked(len).ok_or_else(short)

@@ -2,5 +2,5 @@
 
 pub use crate::schedule::{CommError, CommResult};
 
-/// What a layer's hook can fail with.
+/// The error type of a layer's hook.
 pub type HookError = Box<dyn std::error::Error + Send + Sync>;

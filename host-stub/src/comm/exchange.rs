@@ -9,8 +9,8 @@ use crate::job::Job;
 use crate::schedule::{Engine, Extents, Plane, Scope, allgather_bruck};
 
 impl Comm {
-    /// Gives every rank what each rank gave, in the order of the ranks; collective over this
-    /// communicator and no other rank. Also a barrier: no rank returns before all have called.
+    /// Gives every rank the contributions of all ranks, in rank order. Collective over this
+    /// communicator only. It is also a barrier: no rank returns before all ranks have called.
     pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
         let _entered = self.job().runtime().enter("exchange")?;
         let engine = self.any_engine("exchange")?;
@@ -18,7 +18,7 @@ impl Comm {
     }
 }
 
-/// The same over a scope, among its control messages.
+/// The same exchange over a scope, on its control plane.
 pub(super) fn exchange(
     job: &Job,
     engine: &Engine,
@@ -31,7 +31,7 @@ pub(super) fn exchange(
         let mut all = vec![0; block * size];
         let sequence = (Plane::Control, scope.next(Plane::Control));
         let (from, into) = (mine.as_ptr(), all.as_mut_ptr());
-        // SAFETY: both buffers stay until the collective is done, and for ever if it fails.
+        // SAFETY: both buffers live until the collective is complete, and forever if it fails.
         let ticket = unsafe {
             engine.start("exchange", scope, sequence, None, |plan| {
                 allgather_bruck(plan, from, into, &Extents::Even(block));
@@ -40,7 +40,7 @@ pub(super) fn exchange(
         match engine.wait(job, ticket) {
             Ok(()) => Ok(all),
             Err(error) => {
-                // Gets may be under way, here and at peers, and may never end.
+                // Gets may be in progress, here and at peers, and may never end.
                 std::mem::forget((mine, all));
                 Err(error)
             }

@@ -1,13 +1,13 @@
-//! Ordered sets of ranks.
+//! Ordered sets of processes.
 
 use super::error::{CommError, CommResult};
 
-/// An ordered set of processes, named by their ranks in the job.
+/// An ordered set of processes, identified by their ranks in the job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group(Vec<u32>);
 
 impl Group {
-    /// A group of job ranks in this order. [`CommError::BadArgument`] when one is named twice.
+    /// A group of job ranks in this order. [`CommError::BadArgument`] if a rank occurs twice.
     pub fn new(job_ranks: Vec<u32>) -> CommResult<Group> {
         let mut sorted = job_ranks.clone();
         sorted.sort_unstable();
@@ -20,17 +20,17 @@ impl Group {
         }
     }
 
-    /// Members that are known to differ.
+    /// A group of members that are known to be distinct.
     pub(crate) fn of_members(job_ranks: &[u32]) -> Group {
         Group(job_ranks.to_vec())
     }
 
-    /// Processes.
+    /// Number of processes.
     pub fn size(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether nobody is in it.
+    /// Whether the group is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -45,7 +45,7 @@ impl Group {
         self.0.iter().position(|member| *member == job_rank)
     }
 
-    /// Those of these ranks, in that order (MPI_Group_incl).
+    /// The members with these ranks, in the order of `ranks` (MPI_Group_incl).
     pub fn include(&self, ranks: &[usize]) -> CommResult<Group> {
         let members: CommResult<Vec<u32>> = ranks.iter().map(|rank| self.member(*rank)).collect();
         Group::new(members?)
@@ -58,7 +58,7 @@ impl Group {
         })
     }
 
-    /// What the other has not, in this order.
+    /// The members that are not in `other`, in this group's order.
     pub fn difference(&self, other: &Group) -> Group {
         let only = self.0.iter().filter(|m| !other.0.contains(m));
         Group(only.copied().collect())

@@ -1,4 +1,5 @@
-//! The hooks of layers: called for every communicator that is made, and for every one that is freed.
+//! The hooks of layers. They are called for every communicator that is made, and for every
+//! communicator that is freed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,8 +8,8 @@ use super::communicator::Comm;
 use super::error::{CommError, CommResult, HookError};
 use super::table::CollTable;
 
-/// A layer: the higher the number, the nearer to the program. All hooks registered with one number
-/// belong to one layer.
+/// A layer. The higher its number, the nearer it is to the program. All hooks registered with one
+/// number belong to one layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Layer(pub u32);
 
@@ -21,17 +22,18 @@ impl Layer {
 
 type Hook = Arc<dyn Fn(&Comm) -> Result<(), HookError> + Send + Sync>;
 
-/// What was registered together: a create hook, the destroy hook that undoes it, or one of them alone.
+/// Hooks that were registered together: a create hook and the destroy hook that undoes it, or one of
+/// them alone.
 #[derive(Clone)]
 struct Registration {
     create: Option<Hook>,
     destroy: Option<Hook>,
-    /// Takes the other half when that is registered by itself.
+    /// Whether the other hook may still be added, when it is registered alone.
     open: bool,
 }
 
-/// The hooks of a process. Every rank registers the same layers, before the communicators that they
-/// shall see. Any thread may call.
+/// The hooks of a process. Every rank registers the same layers, before the communicators that the
+/// hooks must see are made. Any thread may call.
 #[derive(Default)]
 pub struct Hooks {
     layers: Mutex<BTreeMap<Layer, Vec<Registration>>>,
@@ -39,14 +41,15 @@ pub struct Hooks {
 
 impl Hooks {
     /// Registers a function that is called with every new communicator and `param`, on every rank
-    /// of it. It may communicate over the communicator with [`Comm::exchange`], on every rank
-    /// alike, and override its collectives with [`Comm::override_collectives`]. Its failure at one
-    /// rank makes the creation fail at all; the hooks that had succeeded are then undone by their
-    /// destroy hooks, the last first. The one that failed cleans up for itself; the table that the
-    /// communicator had before it is put back.
+    /// of the communicator. It may communicate over the communicator with [`Comm::exchange`], in
+    /// the same way on every rank, and override collectives with [`Comm::override_collectives`]. If
+    /// it fails on one rank, the creation fails on all. The hooks that succeeded before are then
+    /// undone by their destroy hooks, the last one first. The hook that failed cleans up itself.
+    /// The communicator gets back the table that it had before this hook.
     ///
-    /// Several hooks of one layer run in the order of their registration; the first create hook
-    /// registered alone belongs to the layer's first destroy hook registered alone, and so on.
+    /// Several hooks of one layer run in the order of their registration. The first create hook
+    /// that was registered alone belongs to the layer's first destroy hook that was registered
+    /// alone, and so on.
     pub fn register_create<P: Send + Sync + 'static>(
         &self,
         layer: Layer,
@@ -66,8 +69,8 @@ impl Hooks {
         }
     }
 
-    /// Registers a function that is called with every communicator that is freed and `param`. Its
-    /// failure is reported and ends nothing.
+    /// Registers a function that is called with every freed communicator and `param`. Its failure
+    /// is reported, and the communicator is freed nevertheless.
     pub fn register_destroy<P: Send + Sync + 'static>(
         &self,
         layer: Layer,
@@ -90,8 +93,8 @@ impl Hooks {
         }
     }
 
-    /// Registers both at once, with one parameter: the second is called for every communicator for
-    /// which the first has succeeded, and for no other.
+    /// Registers both hooks at once, with one parameter. The destroy hook is called exactly for the
+    /// communicators for which the create hook succeeded.
     pub fn register<P: Send + Sync + 'static>(
         &self,
         layer: Layer,
@@ -108,7 +111,7 @@ impl Hooks {
         });
     }
 
-    /// Forgets a layer. Communicators that it has seen must be gone.
+    /// Removes a layer. All communicators that its hooks have seen must have been freed.
     pub fn unregister(&self, layer: Layer) {
         self.lock().remove(&layer);
     }
@@ -117,8 +120,8 @@ impl Hooks {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hooks as they are now. Taken once for a communicator, so that who saw it come also sees
-    /// it go.
+    /// The hooks that are registered now. Taken once for each communicator, so that the hooks that
+    /// saw its creation also see its end.
     pub(super) fn snapshot(&self) -> Seen {
         let layers = self.lock();
         let down = layers.iter().rev();
@@ -129,28 +132,28 @@ impl Hooks {
     }
 }
 
-/// The hooks that see one communicator, in the order in which they see it come.
+/// The hooks that see one communicator, in the order in which they see its creation.
 #[derive(Clone, Default)]
 pub(super) struct Seen(Vec<(Layer, Registration)>);
 
 /// A creation that failed.
 pub(super) struct Failed {
     pub(super) error: CommError,
-    /// The registrations that have seen the communicator, as many of the first.
+    /// Number of registrations that have seen the communicator. They are the first ones.
     pub(super) ran: usize,
-    /// The table that the communicator had before the hook that failed here.
+    /// The table that the communicator had before the hook that failed on this rank.
     pub(super) table: Option<Arc<CollTable>>,
 }
 
 impl Seen {
-    /// What the ranks have to have in common: the layer of every create hook, in order.
+    /// The data that must be equal on all ranks: the layers of all create hooks, in order.
     pub(super) fn shape(&self) -> Vec<u8> {
         let hooks = self.0.iter().filter(|(_, one)| one.create.is_some());
         hooks.flat_map(|(layer, _)| layer.0.to_le_bytes()).collect()
     }
 
-    /// Runs the create hooks from the highest layer to the lowest. After each hook the ranks tell
-    /// each other how it went, so that no rank is in a later one alone.
+    /// Runs the create hooks from the highest layer to the lowest. After each hook, the ranks
+    /// exchange the results, so that no rank runs a later hook alone.
     pub(super) fn create(&self, comm: &Comm) -> Result<(), Failed> {
         for (index, (layer, registration)) in self.0.iter().enumerate() {
             let Some(hook) = &registration.create else {
@@ -174,7 +177,7 @@ impl Seen {
             if let Err(error) = agreed {
                 return Err(Failed {
                     error,
-                    // Where this hook went well, its work is undone as well.
+                    // If this hook succeeded on this rank, it is undone as well.
                     ran: index + usize::from(outcome.is_ok()),
                     table: outcome.is_err().then_some(table),
                 });
@@ -188,8 +191,8 @@ impl Seen {
         self.undo(self.0.len(), comm)
     }
 
-    /// Runs the destroy hooks of the registrations that have seen the communicator, the last first.
-    /// The first failure is returned after all have run.
+    /// Runs the destroy hooks of the registrations that have seen the communicator, the last one
+    /// first. The first failure is returned after all have run.
     pub(super) fn undo(&self, ran: usize, comm: &Comm) -> CommResult<()> {
         let mut outcome = Ok(());
         for (layer, registration) in self.0[..ran].iter().rev() {

@@ -1,4 +1,4 @@
-//! A communicator as the set of ranks that windows are made over.
+//! A communicator as a set of ranks over which windows are made.
 
 use std::sync::Arc;
 
@@ -7,8 +7,8 @@ use osc_engine::door::{Context, Group, Members};
 use super::communicator::Comm;
 use crate::loader::EndpointRef;
 
-/// The ranks of a window, which may outlive its communicator: these meet in the communicator's messages while the window
-/// is made, and not after.
+/// The ranks of a window, which may outlive its communicator. They use the communicator's messages while the window is
+/// made, and not afterwards.
 struct WindowRanks(Comm);
 
 impl WindowRanks {
@@ -49,7 +49,7 @@ impl Group for WindowRanks {
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         let call = "window creation";
-        // Another communicator may have the context of one that was freed.
+        // Another communicator may have the context of a freed one.
         let checked = self.0.engine(call);
         checked.map_err(|error| error.to_string())?;
         let all = self.0.exchange(mine);

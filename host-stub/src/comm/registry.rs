@@ -16,31 +16,32 @@ use crate::job::{Job, Kept, LeaveError};
 use crate::mailbox::Mailbox;
 use crate::schedule::Engine;
 
-/// Puts layers into a process's hooks.
+/// Adds layers to a process's hooks.
 pub(crate) type Register = fn(&Hooks);
 
-/// The defaults that the layer above gives to the first communicator.
+/// The defaults of the first communicator, which the layer above provides.
 pub(crate) struct Defaults {
     /// The host's own collectives.
     pub(crate) functions: Collectives,
-    /// Reads the parameters and registers those of the host's own layers that they ask for.
+    /// Reads the parameters, and returns the function that registers the host's own layers that
+    /// they select.
     pub(crate) layers: fn(&Job) -> CommResult<Register>,
 }
 
-/// Belongs to the job.
+/// The data of a job for all its communicators.
 #[derive(Default)]
 pub(crate) struct Registry {
     engine: OnceLock<Arc<Engine>>,
-    /// Kept until the job is left; it refers to the job, which would not end otherwise.
+    /// Kept until the rank leaves the job. It refers to the job, which otherwise would never end.
     world: Mutex<World>,
-    /// Whether it is being made.
+    /// Whether the world is being made.
     making: AtomicBool,
     pub(super) contexts: Contexts,
     pub(crate) hooks: Hooks,
     pub(crate) tables: Tables,
 }
 
-/// What a job keeps for its communicators.
+/// The job's slot for the registry.
 #[derive(Default)]
 pub(crate) struct Comms(Arc<Registry>);
 
@@ -54,19 +55,19 @@ impl Kept for Comms {
 }
 
 impl Job {
-    /// Where layers register to see communicators come and go.
+    /// The hooks with which layers see communicators being made and freed.
     pub fn comm_hooks(&self) -> &Hooks {
         &Registry::of(self).hooks
     }
 }
 
 impl Registry {
-    /// That of a job.
+    /// The registry of a job.
     pub(crate) fn of(job: &Job) -> &Arc<Registry> {
         &job.slot::<Comms>().0
     }
 
-    /// The engine; none before the world was made.
+    /// The engine; `None` before the world is made.
     #[inline]
     pub(crate) fn engine(&self) -> Option<&Engine> {
         self.engine.get().map(Arc::as_ref)
@@ -76,8 +77,8 @@ impl Registry {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The world, which the first call makes; others wait meanwhile. Nothing is locked while it is
-    /// being made, because its hooks may call.
+    /// The world. The first call makes it, and other calls wait meanwhile. No lock is held while it
+    /// is made, because its hooks may call here.
     pub(super) fn world(
         &self,
         job: &Arc<Job>,
@@ -120,22 +121,23 @@ impl Registry {
         Ok(made)
     }
 
-    /// What all communicators need; collective.
+    /// Makes the data that all communicators need. Collective.
     fn prepare(&self, job: &Arc<Job>, defaults: &Defaults) -> CommResult<()> {
         let register = (defaults.layers)(job);
-        // The others hear of settings that this rank cannot take, and do not wait for it.
+        // The other ranks learn of settings that this rank refuses, so that they do not wait for
+        // it.
         let engine = connect(job, register.as_ref().err());
         let register = register?;
         let engine = Arc::new(engine?);
-        // What fails above may be tried again; this is done once.
+        // The steps above may be tried again after a failure; the steps below run once.
         register(&self.hooks);
         job.runtime().engine().add_source(engine.clone());
-        // Set by the one that makes the world only.
+        // Only the call that makes the world sets it.
         let _ = self.engine.set(engine);
         Ok(())
     }
 
-    /// Takes the world away, to be freed.
+    /// Takes the world out of the registry, so that it can be freed.
     pub(crate) fn take_world(&self) -> Option<Comm> {
         let mut world = self.lock_world();
         match std::mem::replace(&mut *world, World::Left) {
@@ -148,18 +150,18 @@ impl Registry {
     }
 }
 
-/// Whether there is a world.
+/// The state of the world.
 #[derive(Default)]
 enum World {
     #[default]
     None,
     Making(Caller),
     Made(Comm),
-    /// The job is being left.
+    /// The rank is leaving the job.
     Left,
 }
 
-/// A thread, and the task on it that calls, if it is one.
+/// The calling thread, and the calling task on it, if there is one.
 #[derive(PartialEq, Eq)]
 struct Caller(ThreadId, usize);
 
@@ -169,7 +171,7 @@ impl Caller {
     }
 }
 
-/// A wait until the world is made, or was not.
+/// A wait until the creation of the world has ended.
 struct Making<'a>(&'a Registry);
 
 impl Blocking for Making<'_> {
@@ -198,12 +200,12 @@ impl Drop for MakingEnds<'_> {
             *world = World::None;
         }
         drop(world);
-        // Release: pairs with who waits.
+        // Release pairs with the Acquire of waiting threads.
         self.0.making.store(false, Ordering::Release);
     }
 }
 
-/// Whether a parameter is on.
+/// Whether a parameter is true.
 pub(crate) fn is_set(job: &Job, parameter: &'static Declaration) -> CommResult<bool> {
     let value = job.params().declare(parameter);
     let value = value.map_err(|error| CommError::Job {
@@ -213,7 +215,8 @@ pub(crate) fn is_set(job: &Job, parameter: &'static Declaration) -> CommResult<b
     Ok(value.as_bool() == Some(true))
 }
 
-/// Makes the mailboxes of all ranks; collective. An error at each if `refused` says why this one makes none.
+/// Makes the mailboxes of all ranks. Collective. If `refused` contains this rank's reason to make none,
+/// every rank gets an error.
 fn connect(job: &Arc<Job>, refused: Option<&CommError>) -> CommResult<Engine> {
     let call = "world creation";
     let (me, ranks) = (job.rank() as usize, job.size() as usize);
@@ -241,7 +244,7 @@ fn connect(job: &Arc<Job>, refused: Option<&CommError>) -> CommResult<Engine> {
                 .map_err(|error| failed(&error))?;
             Ok(mailbox)
         });
-    // A rank that fails here must not leave the others with a world that lacks it.
+    // If this rank fails here, the other ranks must not get a world that lacks it.
     let said = match &connected {
         Ok(_) => vec![0],
         Err(error) => [&[1], error.to_string().as_bytes()].concat(),
@@ -255,8 +258,8 @@ fn connect(job: &Arc<Job>, refused: Option<&CommError>) -> CommResult<Engine> {
     ))
 }
 
-/// What all ranks say behind a first byte of 0; an error if one says something else, which is why it
-/// cannot go on.
+/// Exchanges data among all ranks behind a first byte of 0. If a rank sends another first byte, its
+/// reason for not continuing follows, and the result is an error.
 fn agreed(job: &Job, mine: &[u8]) -> CommResult<Vec<Vec<u8>>> {
     let mut all = job.allgather(mine).map_err(|error| CommError::Job {
         call: "world creation",

@@ -1,5 +1,5 @@
-//! Writes a trace: records gather in a buffer that a separate thread writes to the file. Records that arrive while the buffer
-//! is full are counted and lost. The calls of the host never wait for the disk.
+//! Writes a trace. Records are added to a buffer, which a separate thread writes to the file. Records that arrive while the
+//! buffer is full are counted and lost. The calls of the host never wait for the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -13,17 +13,18 @@ use std::time::Duration;
 
 use super::{Head, Kind, RECORD, Record};
 
-/// Records of a buffer; there are two, of 1 MiB each.
+/// Records of one buffer. There are two buffers of 1 MiB each.
 const CAPACITY: usize = 1 << 14;
-/// Time between two writes, unless the buffer is half full before. A killed process loses the records since the last write.
+/// Time between two writes, unless the buffer is half full before that. A killed process loses the records since the last
+/// write.
 const PERIOD: Duration = Duration::from_millis(50);
-/// Most unfinished intervals that the trace follows at a time. Further ones are recorded only when they end.
+/// Maximum unfinished intervals that the trace follows at a time. Further intervals are recorded only when they end.
 const MOST_OPEN: usize = 256;
-/// Nanoseconds after which an unfinished interval is recorded, and between two records of it.
+/// Nanoseconds before an unfinished interval is recorded, and between two records of it.
 const STILL: u64 = 1_000_000_000;
-/// Traces of one process with the same name, such as those of several jobs.
+/// Maximum traces of one process with the same name, such as traces of several jobs.
 const MOST_FILES: u32 = 64;
-/// An open trace. Dropping it writes what is left.
+/// An open trace. Dropping it writes the remaining records.
 pub(crate) struct TraceFile {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -32,22 +33,23 @@ pub(crate) struct TraceFile {
 struct Shared {
     buffer: Mutex<Buffer>,
     wake: Condvar,
-    /// Cleared when the file cannot be written any more.
+    /// Cleared when the file can no longer be written.
     is_on: AtomicBool,
     path: PathBuf,
 }
 
 struct Buffer {
-    /// At most [`CAPACITY`], for which there is room from the beginning.
+    /// At most [`CAPACITY`] records. Memory for them is reserved from the beginning.
     records: Vec<[u8; RECORD]>,
     lost: u64,
     ends: bool,
-    /// Intervals under way, at most [`MOST_OPEN`].
+    /// Unfinished intervals, at most [`MOST_OPEN`].
     open: Vec<Record>,
 }
 
 impl TraceFile {
-    /// Creates the file of this process: `name` with the host, the process id, and a number if there is such a file.
+    /// Creates the file of this process: `name` with the host and the process id, and with a number if this file
+    /// already exists.
     ///
     /// # Errors
     /// The file cannot be created, or the thread cannot be started.
@@ -86,8 +88,8 @@ impl TraceFile {
         })
     }
 
-    /// Notes an interval that begins, or what has become known of it. As long as it lasts it is recorded once in [`STILL`], so
-    /// that the trace of a process that hangs and is killed says where. [`add`](Self::add) ends it.
+    /// Records the beginning of an interval, or new data of it. While it continues, it is recorded once per [`STILL`], so
+    /// that the trace of a process that hangs and is killed shows where it hung. [`add`](Self::add) ends it.
     pub(crate) fn begin(&self, record: &Record) {
         if !self.shared.is_on.load(Ordering::Relaxed) {
             return;
@@ -105,12 +107,13 @@ impl TraceFile {
         }
     }
 
-    /// Ends an interval that is not worth a record.
+    /// Ends an interval that needs no record.
     pub(crate) fn forget(&self, record: &Record) {
         self.shared.lock().end(record);
     }
 
-    /// Adds a record, unless the buffer is full. An interval that [`began`](Self::begin) ends.
+    /// Adds a record, unless the buffer is full. Ends the interval if it [`began`](Self::begin)
+    /// earlier.
     pub(crate) fn add(&self, record: &Record) {
         if !self.shared.is_on.load(Ordering::Relaxed) {
             return;
@@ -145,7 +148,7 @@ impl Drop for TraceFile {
 }
 
 impl Buffer {
-    /// The place of an interval under way.
+    /// The index of an unfinished interval.
     fn find(&self, of: &Record) -> Option<usize> {
         let same = |open: &Record| open.begin == of.begin && open.kind == of.kind;
         self.open.iter().rposition(same)
@@ -159,7 +162,7 @@ impl Buffer {
         }
     }
 
-    /// Records of the intervals under way that have lasted for [`STILL`].
+    /// Records of the unfinished intervals that have lasted for [`STILL`].
     fn lasting(&self, now: u64) -> impl Iterator<Item = Record> {
         let lasting = move |open: &Record| Record {
             duration: now.saturating_sub(open.begin),
@@ -175,7 +178,7 @@ impl Shared {
         self.buffer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes the file until the trace ends, or until it cannot be written.
+    /// Writes the file until the trace ends, or until the file can no longer be written.
     fn run(&self, mut file: File, head: &Head) {
         let written = block_signals()
             .and_then(|()| file.write_all(&head.to_bytes()))
@@ -237,17 +240,17 @@ fn clock(id: libc::clockid_t) -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// The kernel's number of this thread.
+/// The kernel's id of this thread.
 fn thread() -> u32 {
     // SAFETY: no argument; cannot fail.
     unsafe { libc::gettid() as u32 }
 }
 
-/// Blocks every signal in this thread: none is handled here, and a write beyond RLIMIT_FSIZE fails with EFBIG in place
-/// of ending the process.
+/// Blocks every signal in this thread. So no handler runs here, and a write beyond RLIMIT_FSIZE fails with EFBIG
+/// instead of ending the process.
 fn block_signals() -> io::Result<()> {
     let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset writes the whole set, which is then read; the former set is not asked for.
+    // SAFETY: sigfillset writes the whole set before it is read; the previous set is not requested.
     let rc = unsafe {
         libc::sigfillset(all.as_mut_ptr());
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut())
@@ -258,7 +261,7 @@ fn block_signals() -> io::Result<()> {
     }
 }
 
-/// Creates a file that was not there, readable by this user alone. A link is never followed.
+/// Creates a new file that only this user may read. It never follows a link.
 fn create(name: &Path, host: &str) -> io::Result<(PathBuf, File)> {
     let (mut options, process) = (OpenOptions::new(), std::process::id());
     options.write(true).create_new(true).mode(0o600);
@@ -300,7 +303,8 @@ mod tests {
         }
     }
 
-    /// What does not fit into the buffer is counted, and the count is written behind what did.
+    /// Records for which the buffer has no room are counted. The count is written behind the
+    /// records that had room.
     #[test]
     fn lost_records_are_counted() {
         let shared = Arc::new(shared(CAPACITY, false));
@@ -329,7 +333,7 @@ mod tests {
         assert_eq!(records[CAPACITY + 1].kind, Kind::End);
     }
 
-    /// What lasts is recorded with what has passed, until it ends.
+    /// An unfinished interval is recorded with the time so far, until it ends.
     #[test]
     fn intervals_under_way() {
         let trace = TraceFile {
@@ -369,7 +373,7 @@ mod tests {
         assert_eq!(trace.shared.lock().open.len(), MOST_OPEN);
     }
 
-    /// Keeps what is logged.
+    /// Keeps the logged bytes.
     struct Lines(Arc<Mutex<Vec<u8>>>);
 
     impl<'a> tracing_subscriber::fmt::MakeWriter<'a> for Lines {
@@ -391,14 +395,14 @@ mod tests {
         }
     }
 
-    /// A file that cannot be written ends the trace, and later records cost nothing.
+    /// If the file cannot be written, the trace ends, and later records cost nothing.
     #[test]
     fn a_full_disk_ends_the_trace() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let shared = Arc::new(shared(CAPACITY, false));
         let said = Arc::new(Mutex::new(Vec::new()));
         let lines = tracing_subscriber::fmt().with_writer(Lines(Arc::clone(&said)));
-        // Here, and not in its thread, so that the line is seen.
+        // Run on this thread instead of the writer's, so that the test sees the log line.
         tracing::subscriber::with_default(lines.finish(), || shared.run(full, &Head::default()));
         let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
         assert_eq!(said.lines().count(), 1, "{said}");

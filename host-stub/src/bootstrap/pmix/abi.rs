@@ -20,7 +20,7 @@ pub(super) const OPERATION_SUCCEEDED: Status = -157;
 
 /// `PMIX_RANK_WILDCARD`: the job as a whole.
 pub(super) const RANK_WILDCARD: u32 = u32::MAX - 1;
-/// `PMIX_GLOBAL`: to ranks on this node and on others.
+/// `PMIX_GLOBAL`: visible to ranks on this node and on other nodes.
 pub(super) const SCOPE_GLOBAL: u8 = 3;
 
 /// `PMIX_BOOL`.
@@ -32,17 +32,18 @@ pub(super) const UINT32: u16 = 14;
 /// `PMIX_BYTE_OBJECT`.
 pub(super) const BYTE_OBJECT: u16 = 27;
 
-/// Of the job: its number of ranks, 32 bits.
+/// Attribute of the job: its number of ranks, 32 bits.
 pub(super) const JOB_SIZE: &str = "pmix.job.size";
-/// Of the job: the ranks on this node, a list in text.
+/// Attribute of the job: the ranks on this node, as a list in text.
 pub(super) const LOCAL_PEERS: &str = "pmix.lpeers";
-/// Of a rank: its host's name.
+/// Attribute of a rank: the name of its host.
 pub(super) const HOSTNAME: &str = "pmix.hname";
-/// Of a rank: its node's number, 32 bits.
+/// Attribute of a rank: the number of its node, 32 bits.
 pub(super) const NODEID: &str = "pmix.nodeid";
-/// Asks a get to look at the owner's server and not at what was read before. From 4.0 on.
+/// Makes a get ask the owner's server instead of returning values that were read before. It exists
+/// since 4.0.
 pub(super) const GET_REFRESH_CACHE: &str = "pmix.get.refresh";
-/// Asks a fence to bring what was published to every node.
+/// Makes a fence bring published values to every node.
 pub(super) const COLLECT_DATA: &str = "pmix.collect";
 
 const KEY_BYTES: usize = 512;
@@ -57,7 +58,7 @@ pub(super) struct Proc {
 }
 
 impl Proc {
-    /// To be filled by the library.
+    /// An empty structure, which the library fills.
     pub(super) fn empty() -> Self {
         Proc {
             nspace: [0; NSPACE_BYTES],
@@ -74,7 +75,7 @@ pub(super) struct ByteObject {
     pub(super) size: usize,
 }
 
-/// The union in `pmix_value_t`, as far as it is used.
+/// The members of the union in `pmix_value_t` that this crate uses.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(super) union Data {
@@ -82,7 +83,7 @@ pub(super) union Data {
     pub(super) uint32: u32,
     pub(super) string: *mut c_char,
     pub(super) bo: ByteObject,
-    /// The longest member (`pmix_envar_t`) is as long as three pointers.
+    /// The longest member (`pmix_envar_t`) has the length of three pointers.
     pub(super) whole: [usize; 3],
 }
 
@@ -102,7 +103,7 @@ pub(super) struct Info {
 }
 
 impl Info {
-    /// A directive that is on.
+    /// A directive that is set to true.
     pub(super) fn on(name: &str) -> Self {
         let mut key = [0; KEY_BYTES];
         // The last byte stays zero.
@@ -153,7 +154,7 @@ pub(super) type Get =
     unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status;
 /// `PMIx_Abort`.
 pub(super) type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> Status;
-/// `PMIx_Get_version`: a constant text.
+/// `PMIx_Get_version`. It returns a constant text.
 pub(super) type GetVersion = unsafe extern "C" fn() -> *const c_char;
 /// `PMIx_Error_string`.
 pub(super) type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;
@@ -165,7 +166,7 @@ mod tests {
 
     use super::*;
 
-    /// What the mirror says of each expression of the header.
+    /// The mirrored value of each expression of the header.
     fn mirrored() -> Vec<(&'static str, i64)> {
         let size = |bytes: usize| bytes as i64;
         vec![

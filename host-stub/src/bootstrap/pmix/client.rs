@@ -12,10 +12,10 @@ use super::super::{BootstrapError, Lost, Patience, Progress};
 use super::abi;
 use super::quirks::{Keys, Quirks};
 
-/// The file that is opened: the name under which PMIx 3, 4 and 5 are installed.
+/// The file of the library. PMIx 3, 4 and 5 are installed under this name.
 const FILE: &str = "libpmix.so.2";
 
-/// The library's functions. The library is never closed: it runs a thread of its own.
+/// The library's functions. The library is never closed, because it runs its own thread.
 struct Functions {
     init: abi::Init,
     finalize: abi::Finalize,
@@ -31,13 +31,13 @@ struct Functions {
 impl Functions {
     fn open() -> Result<Self, BootstrapError> {
         let failed = |source| BootstrapError::PmixLibrary { file: FILE, source };
-        // SAFETY: the library's constructors ask nothing of the program that opens it.
+        // SAFETY: the library's constructors require nothing of the program that opens it.
         let library = unsafe { Library::open(Some(FILE), RTLD_NOW | RTLD_LOCAL) };
         let library = std::mem::ManuallyDrop::new(library.map_err(failed)?);
         macro_rules! function {
             ($name:literal) => {
-                // SAFETY: the PMIx standard gives the function this signature, which `abi` mirrors;
-                // the library is never closed.
+                // SAFETY: the PMIx standard defines this signature of the function, which `abi`
+                // mirrors; the library is never closed.
                 unsafe { *library.get($name).map_err(failed)? }
             };
         }
@@ -54,7 +54,7 @@ impl Functions {
         })
     }
 
-    /// The library's functions, opened by the first who asks.
+    /// The library's functions. The first call opens the library.
     fn get() -> Result<&'static Self, BootstrapError> {
         static FUNCTIONS: OnceLock<Functions> = OnceLock::new();
         if let Some(functions) = FUNCTIONS.get() {
@@ -64,7 +64,7 @@ impl Functions {
         Ok(FUNCTIONS.get_or_init(|| functions))
     }
 
-    /// An error unless the status is a success.
+    /// Returns an error unless the status is a success.
     fn check(
         &self,
         status: abi::Status,
@@ -74,7 +74,7 @@ impl Functions {
         if status == abi::SUCCESS {
             return Ok(());
         }
-        // SAFETY: any number may be asked about; the answer is NULL or a constant text.
+        // SAFETY: the function accepts any number, and returns NULL or a constant text.
         let text = unsafe {
             let text = (self.error_string)(status);
             if text.is_null() {
@@ -92,7 +92,7 @@ impl Functions {
     }
 }
 
-/// What the launcher or a rank published.
+/// A value that the launcher or a rank published.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Item {
     Number(u32),
@@ -100,8 +100,8 @@ pub(super) enum Item {
     Bytes(Vec<u8>),
 }
 
-/// A connection to the launcher's PMIx server. Any thread may call: the library hands every call
-/// to its own thread.
+/// A connection to the launcher's PMIx server. Any thread may call, because the library passes
+/// every call to its own thread.
 pub(super) struct Client {
     functions: &'static Functions,
     me: abi::Proc,
@@ -120,10 +120,10 @@ impl Client {
     pub(super) fn connect() -> Result<Self, BootstrapError> {
         let functions = Functions::get()?;
         let mut me = abi::Proc::empty();
-        // SAFETY: `me` is writable; no directives are given.
+        // SAFETY: `me` is writable; no directives are passed.
         let status = unsafe { (functions.init)(&mut me, std::ptr::null_mut(), 0) };
         functions.check(status, "PMIx_Init", String::new)?;
-        // SAFETY: it takes nothing; the answer is a constant text.
+        // SAFETY: the function takes no argument, and returns a constant text.
         let version = unsafe { CStr::from_ptr((functions.get_version)()) };
         let quirks = Quirks::find(&version.to_string_lossy());
         Ok(Client {
@@ -142,14 +142,15 @@ impl Client {
         self.me.rank
     }
 
-    /// The job's name as the launcher gives it.
+    /// The launcher's name of the job.
     pub(super) fn namespace(&self) -> String {
         let bytes = self.me.nspace.iter().map(|byte| *byte as u8);
         let bytes: Vec<u8> = bytes.take_while(|byte| *byte != 0).collect();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Publishes bytes under a key; the others see them after [`commit`](Self::commit) and a fence.
+    /// Publishes bytes under a key. Other ranks see them after [`commit`](Self::commit) and a
+    /// fence.
     pub(super) fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
         let name = text(key);
         let mut value = abi::Value {
@@ -167,14 +168,14 @@ impl Client {
             .check(status, "PMIx_Put", || format!("{key}, {} B", data.len()))
     }
 
-    /// Sends to the server what was put.
+    /// Sends all values that were put to the server.
     pub(super) fn commit(&self) -> Result<(), BootstrapError> {
-        // SAFETY: it takes nothing.
+        // SAFETY: the function takes no argument.
         let status = unsafe { (self.functions.commit)() };
         self.functions.check(status, "PMIx_Commit", String::new)
     }
 
-    /// Waits until every rank of the job is here.
+    /// Waits until every rank of the job has called.
     pub(super) fn fence(
         &self,
         progress: Progress<'_>,
@@ -183,8 +184,8 @@ impl Client {
         let outcome = Arc::new(Outcome::default());
         let shared = Arc::into_raw(Arc::clone(&outcome));
         let collect = abi::Info::on(abi::COLLECT_DATA);
-        // SAFETY: no ranks means all of the job; there is one directive, which the library copies, or
-        // its count is 0; `done` takes the reference given.
+        // SAFETY: no ranks means the whole job; there is one directive, which the library copies, or
+        // the count is 0; `done` takes the passed reference.
         let status = unsafe {
             (self.functions.fence_nb)(
                 std::ptr::null(),
@@ -196,19 +197,20 @@ impl Client {
             )
         };
         if status != abi::SUCCESS {
-            // SAFETY: the callback is called only after a success; the reference is still ours.
+            // SAFETY: the library calls the callback only after a success, so this process still
+            // owns the reference.
             drop(unsafe { Arc::from_raw(shared) });
         }
         if status == abi::OPERATION_SUCCEEDED {
             return Ok(());
         }
         self.functions.check(status, "PMIx_Fence_nb", String::new)?;
-        // Pairs with the release in `done`: the status is read after it was written.
+        // Acquire pairs with the Release in `done`: the status was written before.
         let mut patience = Patience::new(lost);
         while !outcome.ended.load(Ordering::Acquire) {
             patience.check()?;
             progress();
-            // There may be more ranks than processors: a waiter lets others run.
+            // There may be more ranks than processors, so a waiting thread lets others run.
             std::thread::yield_now();
         }
         let status = outcome.status.load(Ordering::Relaxed);
@@ -216,8 +218,8 @@ impl Client {
             .check(status, "PMIx_Fence_nb", || "when complete".to_owned())
     }
 
-    /// What is known under a key; none if nothing. `anew` asks the owner's server, whatever was
-    /// read before, where keys are put again: for what a rank put since.
+    /// Returns the value of a key; `None` if there is none. If keys are put again, `anew` asks the
+    /// owner's server for a newer value than the one that was read before.
     pub(super) fn get(
         &self,
         owner: Owner,
@@ -250,7 +252,7 @@ impl Client {
         if value.is_null() {
             return Ok(None);
         }
-        // SAFETY: on success it is a value that the library made for this caller.
+        // SAFETY: on success, the value is one that the library allocated for this caller.
         let item = unsafe { take(value) };
         item.map(Some).map_err(|kind| BootstrapError::PmixType {
             what: subject(),
@@ -258,10 +260,10 @@ impl Client {
         })
     }
 
-    /// Asks for the end of the job, and waits for the server's word.
+    /// Requests the end of the job, and waits for the server's answer.
     pub(super) fn abort(&self, code: u8, message: &str) -> Result<(), BootstrapError> {
         let message = text(message);
-        // SAFETY: the message is terminated; no ranks means all of the job.
+        // SAFETY: the message is terminated; no ranks means the whole job.
         let status = unsafe {
             (self.functions.abort)(code.into(), message.as_ptr(), std::ptr::null_mut(), 0)
         };
@@ -270,13 +272,13 @@ impl Client {
 
     /// Leaves the job in good order.
     pub(super) fn finalize(&self) -> Result<(), BootstrapError> {
-        // SAFETY: no directives.
+        // SAFETY: no directives are passed.
         let status = unsafe { (self.functions.finalize)(std::ptr::null(), 0) };
         self.functions.check(status, "PMIx_Finalize", String::new)
     }
 }
 
-/// How a fence ended.
+/// The result of a fence.
 #[derive(Default)]
 struct Outcome {
     status: AtomicI32,
@@ -286,28 +288,28 @@ struct Outcome {
 /// Called by the library's thread when a fence is complete.
 ///
 /// # Safety
-/// `shared` is a reference counted for this call, of an [`Outcome`].
+/// `shared` is a counted reference to an [`Outcome`], which this call takes.
 unsafe extern "C" fn done(status: abi::Status, shared: *mut c_void) {
-    // SAFETY: as this function demands.
+    // SAFETY: the caller passes a counted reference.
     let outcome = unsafe { Arc::from_raw(shared.cast_const().cast::<Outcome>()) };
     outcome.status.store(status, Ordering::Relaxed);
-    // Pairs with the acquire in `fence`.
+    // Release pairs with the Acquire in `fence`.
     outcome.ended.store(true, Ordering::Release);
 }
 
-/// A terminated text; what comes after a zero byte is left out.
+/// A terminated text. It ends at the first zero byte.
 fn text(text: &str) -> CString {
     let bytes = text.bytes().take_while(|byte| *byte != 0);
     CString::new(bytes.collect::<Vec<u8>>()).unwrap_or_default()
 }
 
-/// Copies a value out and frees it; an error is a type that nobody asked for.
+/// Copies a value and frees it. The error is the number of a type that this crate does not use.
 ///
 /// # Safety
-/// The library made the value and gave it away.
+/// The library allocated the value for the caller.
 unsafe fn take(value: *mut abi::Value) -> Result<Item, u16> {
-    // SAFETY: the type says which member is there; text and bytes are allocations of their own,
-    // NULL when empty, and the whole is one more, all made with malloc.
+    // SAFETY: the type selects the valid member. Text and bytes are separate allocations, NULL when
+    // empty, and the value is another one; all were made with malloc.
     unsafe {
         let kind = (*value).kind;
         let item = match kind {
@@ -332,7 +334,7 @@ unsafe fn take(value: *mut abi::Value) -> Result<Item, u16> {
                 libc::free(object.bytes.cast());
                 Ok(Item::Bytes(bytes))
             }
-            // Whatever it points to is not known, and stays.
+            // The meaning of its pointers is unknown, so the memory they point to is not freed.
             other => Err(other),
         };
         libc::free(value.cast());

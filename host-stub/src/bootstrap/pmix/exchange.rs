@@ -16,19 +16,21 @@ use super::quirks::Keys;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Round and length of the whole contribution.
+/// Bytes for the round, and for the length of the whole contribution.
 const HEADER: usize = 16;
-/// Length of most values: what hosts exchange is short.
+/// Length of most values, because hosts exchange short data.
 const SHORT: usize = 512;
 /// Length of the values that carry long contributions.
 const LONG: usize = 16 << 10;
-/// Longer rests go out in long values. Once put, those are part of every commit.
+/// Up to this many rounds use short values; longer remainders use long values. After a long value
+/// was put, it is part of every commit.
 const SHORT_ROUNDS: usize = 4;
 
-/// How long a server may give a value of an earlier round. It should not at all, after a fence.
+/// Maximum time that a server may return a value of an earlier round. After a fence, it should
+/// never do so.
 const STALE_LIMIT: Duration = Duration::from_secs(10);
 
-/// A value on its way: at least as long as its key demands.
+/// Encodes a value. Its length is at least the length that its key requires.
 fn encode(round: u64, total: usize, piece: &[u8], length: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(length);
     value.extend_from_slice(&round.to_le_bytes());
@@ -38,7 +40,7 @@ fn encode(round: u64, total: usize, piece: &[u8], length: usize) -> Vec<u8> {
     value
 }
 
-/// Round, length of the whole contribution, and the piece with what it was filled up with.
+/// Decodes a value: round, length of the whole contribution, and the bytes with their padding.
 fn decode(value: &[u8]) -> Option<(u64, usize, &[u8])> {
     let (round, rest) = value.split_first_chunk::<8>()?;
     let (total, piece) = rest.split_first_chunk::<8>()?;
@@ -46,7 +48,7 @@ fn decode(value: &[u8]) -> Option<(u64, usize, &[u8])> {
     Some((u64::from_le_bytes(*round), total, piece))
 }
 
-/// The length of the values that carry what is left.
+/// The length of the values for the remaining bytes.
 fn length(left: usize) -> usize {
     if left <= SHORT_ROUNDS * (SHORT - HEADER) {
         SHORT
@@ -55,14 +57,15 @@ fn length(left: usize) -> usize {
     }
 }
 
-/// The state of exchanges: how many rounds there were.
+/// The state of exchanges: the number of rounds so far.
 #[derive(Default)]
 pub(super) struct Exchange {
     round: u64,
 }
 
 impl Exchange {
-    /// Gives every rank what each rank gave. `limit` is the most that one may give.
+    /// Gives every rank the contributions of all ranks. `limit` is the maximum size of one
+    /// contribution.
     pub(super) fn run(
         &mut self,
         client: &Client,
@@ -75,7 +78,7 @@ impl Exchange {
         let mut parts = vec![Vec::new(); size as usize];
         let mut totals = vec![0; size as usize];
         let mut offset = 0;
-        // The first round also tells how many there will be; all ranks come to the same number.
+        // The first round also determines the number of rounds. All ranks compute the same number.
         let mut longest = 0;
         while offset == 0 || offset < longest {
             self.round += 1;
@@ -93,7 +96,7 @@ impl Exchange {
             if offset == 0 || !piece.is_empty() {
                 client.put(&key, &encode(self.round, data.len(), piece, length))?;
             }
-            // Also sends what else was put before.
+            // The commit also sends other values that were put before.
             client.commit()?;
             client.fence(progress, lost)?;
             for (rank, (part, total)) in parts.iter_mut().zip(&mut totals).enumerate() {
@@ -129,7 +132,7 @@ impl Exchange {
     }
 }
 
-/// At most `count` bytes from an offset on.
+/// At most `count` bytes, beginning at an offset.
 fn rest(data: &[u8], offset: usize, count: usize) -> &[u8] {
     let data = data.get(offset..).unwrap_or_default();
     data.get(..count).unwrap_or(data)
@@ -143,7 +146,7 @@ pub(super) fn malformed(rank: u32, key: &str) -> BootstrapError {
     }
 }
 
-/// A rank's value of this round.
+/// Reads a rank's value of this round.
 fn read(
     client: &Client,
     rank: u32,
@@ -156,7 +159,7 @@ fn read(
         match client.get(Owner::Rank(rank), key, true)? {
             Some(Item::Bytes(value)) => match decode(&value) {
                 Some((found, _, _)) if found == round => return Ok(value),
-                // A later round cannot have begun without this rank.
+                // A later round cannot have begun, because it needs this rank.
                 Some((found, _, _)) if found < round => {}
                 _ => return Err(malformed(rank, key)),
             },

@@ -23,23 +23,26 @@ use client::{Client, Item, Owner};
 use exchange::Exchange;
 use published::{Others, Own};
 
-/// The job's name, as its launcher gives it.
+/// The launcher's name of the job.
 pub const NAMESPACE_ENV: &str = "PMIX_NAMESPACE";
 /// This process's rank.
 pub const RANK_ENV: &str = "PMIX_RANK";
-/// Begins the names that hold the server's address, one for each version of the protocol.
+/// The beginning of the names of variables with the server's address. There is one for each version
+/// of the protocol.
 pub const SERVER_ENV: &str = "PMIX_SERVER_URI";
 
-/// How long the server may take to end the job before the caller goes on, and leaves by itself.
+/// Maximum time that the caller waits for the server to end the job. After that, the caller exits
+/// by itself.
 const ABORT_LIMIT: Duration = Duration::from_secs(5);
 
-/// Whether a launcher with a PMIx server started this process. One that the local launcher started
-/// inside of such a job is that launcher's all the same: look for that first.
+/// Whether a launcher with a PMIx server started this process. If the local launcher started this
+/// process inside such a job, the process belongs to the local launcher. So the caller must check
+/// for that launcher first.
 pub fn launched() -> bool {
     is_launched(std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
 }
 
-/// The same of given names of variables.
+/// The same check on given names of variables.
 fn is_launched(names: impl Iterator<Item = String>) -> bool {
     let mut found = (false, false, false);
     for name in names {
@@ -56,8 +59,8 @@ pub struct Pmix {
     size: u32,
     job: String,
     nodes: Vec<u32>,
-    /// Taken for a whole fence or exchange, which makes progress meanwhile and so may run another task of
-    /// its thread; before `own` and `others`, which nobody keeps during progress.
+    /// Taken for a whole fence or exchange. An exchange makes progress, which may run another task of the
+    /// same thread. It is taken before `own` and `others`, which are never held during progress.
     exchange: Turns<Exchange>,
     own: Mutex<Own>,
     others: Mutex<Others>,
@@ -92,7 +95,7 @@ impl Pmix {
         })
     }
 
-    /// Waits until no other exchange of this rank is under way.
+    /// Waits until no other exchange of this rank is in progress.
     fn turn(&self, progress: Progress<'_>) -> Result<Turn<'_, Exchange>, BootstrapError> {
         let mut patience = Patience::new(&self.lost);
         loop {
@@ -105,7 +108,7 @@ impl Pmix {
         }
     }
 
-    /// Refuses what comes after the end.
+    /// Refuses calls after the end of the job.
     fn joined(&self, what: &'static str) -> Result<(), BootstrapError> {
         if self.left.load(Ordering::Acquire) {
             return Err(BootstrapError::Left { what });
@@ -118,7 +121,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A job's name made of letters, digits and `-`.
+/// The job's name, reduced to letters, digits and `-`.
 fn job_name(namespace: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
     let name: String = namespace.chars().map(allowed).collect();
@@ -180,7 +183,7 @@ impl Bootstrap for Pmix {
         check_item(data)?;
         let mut exchange = self.turn(progress)?;
         self.joined("allgather")?;
-        // Sent with the exchange's first piece.
+        // The items are sent together with the exchange's first part.
         lock(&self.own).publish(&self.client)?;
         let parts = exchange.run(
             &self.client,
@@ -199,24 +202,24 @@ impl Bootstrap for Pmix {
     }
 
     fn node(&self, rank: u32) -> u32 {
-        // Nobody has a rank beyond these; it shares memory with none.
+        // The job has no larger rank. Such a rank shares memory with none.
         self.nodes.get(rank as usize).copied().unwrap_or(u32::MAX)
     }
 
     fn abort(&self, code: u8, message: &str) {
-        // Launchers print the message or do not; this one always reaches the user.
+        // A launcher may or may not print the message, so this log line always does.
         tracing::error!("ends the job with code {code}: {message}");
         if self.left.load(Ordering::Acquire) {
             return;
         }
-        // A server that does not answer shall not keep a process that wants to go.
+        // A server that does not answer must not keep a process that wants to exit.
         let (sender, answer) = channel();
         let client = Arc::clone(&self.client);
         let text = format!("rank {}: {message}\n", self.rank());
         std::thread::spawn(move || sender.send(client.abort(code, &text)));
         match answer.recv_timeout(ABORT_LIMIT) {
             Ok(Ok(())) => {}
-            // Leaving with an exit code, which the caller does next, ends the job as well.
+            // The caller then exits with an exit code, which also ends the job.
             Ok(Err(error)) => tracing::error!("cannot tell the launcher to end the job: {error}"),
             Err(_) => tracing::error!(
                 "the launcher did not answer PMIx_Abort within {} s",
@@ -228,7 +231,7 @@ impl Bootstrap for Pmix {
     fn finalize(&self) -> Result<(), BootstrapError> {
         let _exchange = self.turn(&mut || {})?;
         self.joined("finalize")?;
-        // Nobody asks the library any more from here on, whatever it answers.
+        // From here on, no thread calls the library, whatever it returns.
         self.left.store(true, Ordering::Release);
         let _others = lock(&self.others);
         self.client.finalize()

@@ -7,14 +7,15 @@ use super::abi;
 use super::client::{Client, Item, Owner};
 use super::exchange::{Exchange, malformed};
 
-/// A node's number for each rank, counted in the order of the ranks: the same at every rank. Where
-/// the launcher does not say enough, all ranks take part in an exchange.
+/// Returns a node number for each rank. Numbers are assigned in rank order, so they are the same on
+/// every rank. If the launcher does not provide enough data, all ranks take part in an exchange.
 pub(super) fn find(
     client: &Client,
     size: u32,
     exchange: &mut Exchange,
 ) -> Result<Vec<u32>, BootstrapError> {
-    // Not every launcher gives both: Open MPI 4.1 gives the numbers of its own node's ranks alone.
+    // Not every launcher provides both: Open MPI 4.1 provides the numbers only for ranks of its own
+    // node.
     for key in [abi::HOSTNAME, abi::NODEID] {
         let names = (0..size)
             .map(|rank| client.get(Owner::Rank(rank), key, false))
@@ -27,7 +28,7 @@ pub(super) fn find(
         Some(Item::Text(list)) => list,
         _ => String::new(),
     };
-    // A node has its own list only, so each rank tells the others which node it is on.
+    // A node only has its own list, so each rank sends the number of its node to the others.
     let own = lowest(&peers, client.rank()).to_le_bytes();
     let parts = exchange.run(client, size, &own, own.len(), &mut || {}, &OnceLock::new())?;
     let names = (0..size)
@@ -40,7 +41,7 @@ pub(super) fn find(
     Ok(number(&names))
 }
 
-/// The same number for the same name.
+/// Assigns equal numbers to equal names.
 fn number(names: &[Item]) -> Vec<u32> {
     let mut seen: Vec<&Item> = Vec::new();
     let index = |name| {
@@ -53,7 +54,8 @@ fn number(names: &[Item]) -> Vec<u32> {
     names.iter().map(index).collect()
 }
 
-/// What names a node: the lowest rank on it. A rank that nothing is said of is on a node of its own.
+/// A number that identifies a node: the lowest rank on it. A rank that is in no list is on a node of
+/// its own.
 fn lowest(list: &str, own: u32) -> u32 {
     list.split(',')
         .filter_map(|rank| rank.trim().parse().ok())

@@ -13,9 +13,9 @@ use super::client::{Client, Item, Owner};
 use super::exchange::malformed;
 use super::quirks::Keys;
 
-/// Says which keys hold the items: generation and length.
+/// The key of the value that says which keys hold the items: their generation and length.
 const DIRECTORY: &str = "hs.directory";
-/// Most bytes under one key.
+/// Maximum bytes under one key.
 const PIECE: usize = 16 << 10;
 
 /// The key of the directory after `fences` fences.
@@ -36,9 +36,10 @@ pub(super) struct Own {
     items: BTreeMap<String, Vec<u8>>,
     changed: bool,
     generation: u64,
-    /// Of what is published, in bytes.
+    /// Size of the published items in bytes.
     length: u64,
-    /// Calls of `publish` so far, also those that put nothing; the same at every rank.
+    /// Number of calls of `publish`, including calls that put nothing. It is the same on every
+    /// rank.
     fences: u64,
 }
 
@@ -52,10 +53,11 @@ impl Own {
         self.items.get(key).cloned()
     }
 
-    /// Puts the items, if there is news; true if something was put. To be followed by a commit.
+    /// Puts the items if they have changed. Returns true if it put something. The caller must then
+    /// commit.
     pub(super) fn publish(&mut self, client: &Client) -> Result<bool, BootstrapError> {
-        // The first time also without an item: a server keeps a request for a key of a rank
-        // that has sent nothing at all waiting.
+        // The first call puts even without items: a server delays requests for keys of a rank that
+        // has never sent anything.
         self.fences += 1;
         let news = self.changed || self.generation == 0;
         if !news && client.keys() == Keys::Again {
@@ -77,25 +79,25 @@ impl Own {
     }
 }
 
-/// Another rank's items as last read.
+/// Another rank's items, as they were last read.
 #[derive(Default)]
 struct Known {
-    /// Nothing can have changed since they were read.
+    /// Whether they cannot have changed since they were read.
     fresh: bool,
     generation: u64,
     items: HashMap<String, Vec<u8>>,
 }
 
-/// What was read of the others.
+/// The items that were read from other ranks.
 #[derive(Default)]
 pub(super) struct Others {
-    /// How many fences there were. After the first, every rank has sent something.
+    /// Number of fences so far. After the first fence, every rank has sent something.
     fences: u64,
     known: HashMap<u32, Known>,
 }
 
 impl Others {
-    /// There was a fence.
+    /// Called after a fence.
     pub(super) fn expire(&mut self) {
         self.fences += 1;
         self.known
@@ -141,7 +143,7 @@ fn refresh(
     if generation != known.generation {
         let mut blob = Vec::new();
         for index in 0..length.div_ceil(PIECE) {
-            // Anew as well: what the node knows of a rank may be from before this key was put.
+            // Read with a refresh, because the node's data of a rank may be older than this key.
             let piece = bytes(&piece_key(generation, index), true)?;
             if piece.is_empty() || piece.len() > PIECE {
                 return Err(malformed(rank, &piece_key(generation, index)));
@@ -161,7 +163,7 @@ fn encode(items: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut blob = Vec::new();
     for (key, data) in items {
         for field in [key.as_bytes(), data] {
-            // Keys and items are limited to far less than 4 GiB.
+            // The limits of keys and items are far below 4 GiB.
             blob.extend_from_slice(&(field.len() as u32).to_le_bytes());
             blob.extend_from_slice(field);
         }

@@ -1,21 +1,22 @@
 //! Measured differences among versions of libpmix and among launchers' servers.
 
-/// Set by every server, with its version.
+/// The variable with a server's version, which every server sets.
 const SERVER_VERSION_ENV: &str = "PMIX_VERSION";
-/// Set by Slurm's server.
+/// A variable that Slurm's server sets.
 const SLURM_ENV: &str = "SLURM_PMIX_MAPPING_SERV";
 
-/// What to do differently with the library and the server at hand.
+/// The differences that this library and this server need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Quirks {
     pub(super) keys: Keys,
-    /// Fences collect what was published. Under Slurm 22.05 with PMIx 4.2.2 one that does not returns before
-    /// processes of other nodes are there. Elsewhere a fence need not move data that few ask for.
+    /// Whether fences collect published values. Under Slurm 22.05 with PMIx 4.2.2, a fence that does not
+    /// collect returns before processes of other nodes have called. Elsewhere a fence need not move data
+    /// that only few ranks read.
     pub(super) collect: bool,
 }
 
 impl Quirks {
-    /// Finds the quirks of the library by its version text, and those of the server by the
+    /// Determines the quirks of the library by its version text, and the quirks of the server by the
     /// environment.
     pub(super) fn find(library: &str) -> Self {
         let server = std::env::var(SERVER_VERSION_ENV).unwrap_or_default();
@@ -26,19 +27,19 @@ impl Quirks {
     }
 }
 
-/// How values that change get to the other ranks, as measured with 4.2.2 and 5.0.7:
+/// How changed values reach other ranks, as measured with 4.2.2 and 5.0.7:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
-    /// Until 4: a commit sends everything the process ever put, so keys should be few. A key may be
-    /// put again, and a refreshing get returns its new value.
+    /// Until 4: a commit sends every value that the process has ever put, so keys should be few. A key may
+    /// be put again, and a refreshing get returns its new value.
     Again,
-    /// Since 5, of the library or of the server: a get always returns the first value of a key, and a
-    /// refreshing get finds nothing, so every value needs a key of its own.
+    /// From 5 on (library or server): a get always returns the first value of a key, and a refreshing get
+    /// finds nothing, so every value needs its own key.
     Once,
 }
 
 impl Keys {
-    /// By the library's word for itself, `OpenPMIx 5.0.7a1 (PMIx Standard: ...`, and the server's version,
+    /// Reads the library's version text, `OpenPMIx 5.0.7a1 (PMIx Standard: ...`, and the server's version,
     /// `5.0.8a1`, which is empty before 4.
     fn of(library: &str, server: &str) -> Self {
         let old = |version: &str| {

@@ -2,7 +2,7 @@
 
 use super::{MAX_KEY, MAX_TEXT, ProtocolError, check_key};
 
-/// A frame being written.
+/// A frame that is being written.
 pub(super) struct Writer(Vec<u8>);
 
 impl Writer {
@@ -31,7 +31,7 @@ impl Writer {
         self.0.extend_from_slice(value);
     }
 
-    /// A text, cut to what the other side accepts.
+    /// Writes a text, cut to the length that the other side accepts.
     pub(super) fn text(&mut self, value: &str) {
         let mut end = value.len().min(MAX_TEXT);
         while !value.is_char_boundary(end) {
@@ -47,7 +47,7 @@ impl Writer {
     }
 }
 
-/// What is left of a body.
+/// The unread part of a body.
 pub(super) struct Reader<'a>(pub(super) &'a [u8]);
 
 impl<'a> Reader<'a> {

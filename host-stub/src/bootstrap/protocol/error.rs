@@ -1,10 +1,10 @@
-//! The errors in a message.
+//! Errors in a message.
 
 use std::fmt;
 
 use super::{MAGIC, VERSION};
 
-/// What is wrong with a message.
+/// An error in a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 #[allow(
@@ -12,32 +12,32 @@ use super::{MAGIC, VERSION};
     reason = "the fields are what the variants' messages print"
 )]
 pub enum ProtocolError {
-    /// It ends inside a field.
+    /// The message ends inside a field.
     Truncated {
         what: &'static str,
         wanted: usize,
         found: usize,
     },
-    /// It goes on after its last field.
+    /// There are bytes after the last field.
     Trailing { message: &'static str, bytes: usize },
-    /// Something is longer than allowed.
+    /// A field is longer than allowed.
     TooLong {
         what: &'static str,
         limit: usize,
         found: usize,
     },
-    /// A text is not UTF-8, or a key not a key.
+    /// A text is not UTF-8, or a key is invalid.
     Text {
         what: &'static str,
         reason: &'static str,
     },
     /// No message has this code.
     UnknownCode { what: &'static str, code: u8 },
-    /// The first message is not one of this protocol.
+    /// The first message does not belong to this protocol.
     Magic { found: u64 },
     /// The other side speaks another version.
     Version { found: u16 },
-    /// A known message at a time when another was due.
+    /// A known message arrived when another one was expected.
     Unexpected {
         wanted: &'static str,
         found: &'static str,

@@ -11,36 +11,36 @@ mod error;
 use codec::{Reader, Writer};
 pub use error::ProtocolError;
 
-/// First field of the first message; also tells a stray client from a rank.
+/// First field of the first message. It distinguishes a rank from a stray client.
 const MAGIC: u64 = u64::from_le_bytes(*b"HSTBRANK");
 
-/// Raised with every change of the messages.
+/// Increases with every change of the messages.
 pub const VERSION: u16 = 2;
 
-/// Longest key, bytes.
+/// Maximum length of a key in bytes.
 pub const MAX_KEY: usize = 256;
 
-/// Longest published item or contribution to an exchange, bytes.
+/// Maximum length in bytes of a published item, or of a contribution to an exchange.
 pub const MAX_ITEM: usize = 1 << 20;
 
-/// Longest text, bytes.
+/// Maximum length of a text in bytes.
 pub const MAX_TEXT: usize = 4096;
 
-/// Most ranks of a job.
+/// Maximum number of ranks in a job.
 pub const MAX_RANKS: u32 = 4096;
 
-/// Longest body of a request: the longest put.
+/// Maximum length of a request's body. The longest request is a put.
 pub const MAX_REQUEST: usize = MAX_ITEM + MAX_KEY + 64;
 
-/// Longest body of a reply: what all ranks together may contribute to one exchange.
+/// Maximum length of a reply's body: the contributions of all ranks to one exchange.
 pub const MAX_REPLY: usize = 64 << 20;
 
-/// What a rank says.
+/// A message of a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Request {
     /// The first message.
     Hello {
-        /// Which rank this is.
+        /// The sender's rank.
         rank: u32,
     },
     /// Publishes an item; no reply.
@@ -50,62 +50,62 @@ pub enum Request {
         /// The item.
         data: Vec<u8>,
     },
-    /// Asks for an item; [`Reply::Value`].
+    /// Requests an item. The reply is [`Reply::Value`].
     Get {
-        /// Whose.
+        /// The owner's rank.
         rank: u32,
         /// Its key.
         key: String,
     },
-    /// Takes part in an exchange; [`Reply::Gathered`] once all ranks do.
+    /// Takes part in an exchange. The reply is [`Reply::Gathered`], after all ranks take part.
     Gather {
-        /// This rank's part.
+        /// This rank's contribution.
         data: Vec<u8>,
     },
     /// Ends the job; no reply.
     Abort {
         /// Exit code.
         code: u8,
-        /// Why.
+        /// The reason.
         message: String,
     },
-    /// This rank leaves in good order; [`Reply::Farewell`].
+    /// This rank leaves in good order. The reply is [`Reply::Farewell`].
     Leave,
 }
 
-/// What the launcher says.
+/// A message of the launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// To [`Request::Hello`].
+    /// Reply to [`Request::Hello`].
     Welcome {
         /// Ranks of the job.
         size: u32,
     },
-    /// To [`Request::Get`].
+    /// Reply to [`Request::Get`].
     Value {
-        /// The item, if there is one.
+        /// The item; `None` if there is none.
         data: Option<Vec<u8>>,
     },
-    /// To [`Request::Gather`].
+    /// Reply to [`Request::Gather`].
     Gathered {
-        /// Every rank's part, in order.
+        /// Every rank's contribution, in rank order.
         parts: Vec<Vec<u8>>,
     },
-    /// To [`Request::Leave`].
+    /// Reply to [`Request::Leave`].
     Farewell,
-    /// To [`Request::Gather`] when a rank has ended and will take part no more.
+    /// Reply to [`Request::Gather`] if a rank has ended and will never take part.
     Lost {
-        /// Which.
+        /// The rank.
         rank: u32,
     },
-    /// To anything that cannot be served; the connection ends.
+    /// Reply to a request that cannot be served. The connection then ends.
     Refused {
-        /// Why.
+        /// The reason.
         message: String,
     },
 }
 
-/// Refuses what is no key: empty, longer than [`MAX_KEY`], or with control characters.
+/// Refuses an invalid key: empty, longer than [`MAX_KEY`], or with control characters.
 pub fn check_key(key: &str) -> Result<(), ProtocolError> {
     if key.len() > MAX_KEY {
         return Err(ProtocolError::TooLong {
@@ -139,7 +139,8 @@ pub fn check_item(data: &[u8]) -> Result<(), ProtocolError> {
     Ok(())
 }
 
-/// The length of the first frame's body once its four bytes are there; refuses one over `limit`.
+/// The length of the first frame's body, after its four bytes have arrived. Refuses a length above
+/// `limit`.
 pub fn body_length(input: &[u8], limit: usize) -> Result<Option<usize>, ProtocolError> {
     let Some((length, _)) = input.split_first_chunk::<4>() else {
         return Ok(None);

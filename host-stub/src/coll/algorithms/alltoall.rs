@@ -3,7 +3,8 @@
 use super::{at, at_mut};
 use crate::schedule::{Extents, Plan};
 
-/// One partner after the other, which needs no more than each rank knows of its own blocks: in round i to the rank i further on, from the one i before (Thakur, Rabenseifner, Gropp, 2005).
+/// One partner after the other. A rank only needs to know its own blocks: in round i it sends to the rank i positions after
+/// it, and receives from the rank i positions before it (Thakur, Rabenseifner, Gropp, 2005).
 pub(super) fn pairwise(
     plan: &mut Plan,
     (from, given): (*const u8, &Extents),

@@ -3,7 +3,8 @@
 use crate::schedule::Plan;
 
 /// In ceil(log2 n) rounds: Hensgen, Finkel, Manber, "Two Algorithms for Barrier Synchronization",
-/// 1988. In round k a rank tells the one 2^k further on and waits for the one 2^k before.
+/// 1988. In round k, a rank signals the rank 2^k positions after it, and waits for the rank 2^k
+///       positions before it.
 pub(super) fn dissemination(plan: &mut Plan) {
     let (rank, size) = (plan.rank(), plan.size());
     let mut distance = 1;

@@ -15,7 +15,7 @@ pub(super) fn binomial(plan: &mut Plan, buffer: *mut u8, len: usize, root: usize
         plan.receive((relative - mask + root) % size, buffer, len);
         plan.round();
     }
-    // The farthest first: it has most to pass on.
+    // The farthest rank is served first, because it has the most ranks to pass the data on to.
     mask >>= 1;
     while mask > 0 {
         if relative + mask < size {

@@ -5,19 +5,19 @@
 use super::Reduction;
 use crate::schedule::Plan;
 
-/// The ranks that remain.
+/// The fold, as one rank sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Folded {
-    /// Ranks that remain, a power of two.
+    /// Number of ranks that remain, a power of two.
     pub(super) size: usize,
-    /// Pairs that were folded.
+    /// Number of folded pairs.
     pairs: usize,
-    /// This rank among those that remain; none for one that was folded away.
+    /// This rank's number among the remaining ranks; `None` if it was folded away.
     pub(super) rank: Option<usize>,
 }
 
 impl Folded {
-    /// The fold of `size` ranks, as `rank` sees it: of each pair at the beginning the odd remains.
+    /// The fold of `size` ranks, for `rank`. In each folded pair, the odd rank remains.
     pub(super) fn new(rank: usize, size: usize) -> Folded {
         let remaining = 1 << size.ilog2();
         let pairs = size - remaining;
@@ -35,7 +35,7 @@ impl Folded {
         }
     }
 
-    /// The rank among all of one that remains.
+    /// The original number of a remaining rank.
     pub(super) fn whole(&self, rank: usize) -> usize {
         if rank < self.pairs {
             2 * rank + 1
@@ -44,7 +44,7 @@ impl Folded {
         }
     }
 
-    /// Gives what this rank holds to its pair, or takes the pair's into it.
+    /// Sends this rank's data to its partner, or combines the partner's data with its own.
     pub(super) fn fold(&self, plan: &mut Plan, what: &Reduction, held: *mut u8, room: *mut u8) {
         let rank = plan.rank();
         if rank >= 2 * self.pairs {
@@ -60,7 +60,7 @@ impl Folded {
         }
     }
 
-    /// Gives the result to the ranks that were folded away.
+    /// Sends the result to the ranks that were folded away.
     pub(super) fn unfold(&self, plan: &mut Plan, held: *mut u8, bytes: usize) {
         let rank = plan.rank();
         if rank >= 2 * self.pairs {

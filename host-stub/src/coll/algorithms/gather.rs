@@ -7,7 +7,7 @@ use crate::schedule::Plan;
 pub(super) fn binomial(plan: &mut Plan, mine: *const u8, all: *mut u8, block: usize, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let relative = (rank + size - root) % size;
-    // The blocks of this rank's part of the tree, in relative order.
+    // The blocks of this rank's subtree, in relative order.
     let most = match relative {
         0 => size,
         _ => (1 << relative.trailing_zeros()).min(size - relative),

@@ -21,7 +21,7 @@ use super::{CollArgs, Collective};
 use crate::base::Op;
 use crate::schedule::{Plan, allgather_bruck};
 
-/// Adds the steps of one rank. The arguments were checked.
+/// Adds the steps of one rank. The arguments were already checked.
 pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     let block = args.block();
     let what = Reduction {
@@ -40,7 +40,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             } else {
                 plan.scratch(block)
             };
-            // In place is at the root only.
+            // Only the root may reduce in place.
             plan.copy(if in_place { recv } else { send }, held, block);
             reduce::binomial(plan, &what, held, root);
         }
@@ -56,7 +56,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             gather::binomial(plan, mine, recv, block, root);
         }
         Collective::Scatter => {
-            // In place the root's block stays where it is.
+            // In place, the root's block stays where it is.
             let mine = if recv.is_null() {
                 plan.scratch(block)
             } else {
@@ -79,7 +79,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
     }
 }
 
-/// An all-to-all, of blocks of one size or of any.
+/// Adds an all-to-all, with blocks of one size or of any sizes.
 fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     let size = plan.size();
     let taken = args.taken_blocks(collective);
@@ -93,11 +93,11 @@ fn exchanged(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>) {
     alltoall::pairwise(plan, (from, &given), (args.recv, &taken));
 }
 
-/// A reduction that gives every rank a block of the result.
+/// Adds a reduction that gives every rank a block of the result.
 fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
     let size = plan.size();
     let operand = if args.send.is_null() {
-        // The results go where operands of other ranks still are.
+        // The result overwrites memory that may still contain operands of other ranks.
         let bytes = what.of(args.total(size)).bytes();
         let kept = plan.scratch(bytes);
         plan.copy(args.recv, kept, bytes);
@@ -109,12 +109,12 @@ fn scattered(plan: &mut Plan, what: &Reduction, args: &CollArgs<'_>) {
     reduce_scatter::pairwise(plan, what, &counts, operand, args.recv);
 }
 
-/// What a reduction does with how much.
+/// The operation, type and number of elements of a reduction.
 #[derive(Clone, Copy)]
 pub(crate) struct Reduction {
     pub(crate) op: Op,
     pub(crate) datatype: Datatype,
-    /// Elements of one rank.
+    /// Number of elements of one rank.
     pub(crate) count: usize,
 }
 
@@ -123,7 +123,7 @@ impl Reduction {
         self.count * self.datatype.size()
     }
 
-    /// The same, of a part.
+    /// The same reduction of `count` elements.
     fn of(&self, count: usize) -> Reduction {
         Reduction { count, ..*self }
     }
@@ -133,8 +133,8 @@ impl Reduction {
         plan.combine((self.op, self.datatype), left, right, into, self.count);
     }
 
-    /// Combines what this rank holds with what came from another, the lower rank's on the left, so
-    /// that every rank computes the same bits.
+    /// Combines this rank's data with data from another rank. The lower rank's data is the left
+    /// operand, so that every rank computes the same bits.
     fn absorb(&self, plan: &mut Plan, held: *mut u8, arrived: *const u8, from_lower: bool) {
         if from_lower {
             self.combine(plan, arrived, held, held);
@@ -144,12 +144,12 @@ impl Reduction {
     }
 }
 
-/// A place in a buffer; may be its end.
+/// An address in a buffer, or its end.
 fn at(base: *const u8, offset: usize) -> *const u8 {
     base.wrapping_add(offset)
 }
 
-/// The same in one that is written.
+/// An address in a writable buffer, or its end.
 fn at_mut(base: *mut u8, offset: usize) -> *mut u8 {
     base.wrapping_add(offset)
 }

@@ -3,8 +3,8 @@
 use super::Reduction;
 use crate::schedule::Plan;
 
-/// Up a binomial tree (Thakur, Rabenseifner, Gropp, 2005). `held` holds this
-/// rank's operand, and at the root then the result.
+/// Up a binomial tree (Thakur, Rabenseifner, Gropp, 2005). `held` contains this rank's operand, and
+/// at the root later the result.
 pub(super) fn binomial(plan: &mut Plan, what: &Reduction, held: *mut u8, root: usize) {
     let (rank, size) = (plan.rank(), plan.size());
     let relative = (rank + size - root) % size;

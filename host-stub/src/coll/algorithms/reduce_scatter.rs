@@ -3,9 +3,9 @@
 use super::{Reduction, at};
 use crate::schedule::Plan;
 
-/// Every block straight to its rank, one partner after the other (pairwise exchange: Thakur, Rabenseifner, Gropp, 2005): each
-/// rank sends its operand once and keeps room for one block. Rank `r` gets `counts[r]` elements in `mine`, which lies outside
-/// of `operand`.
+/// Sends every block directly to its rank, one partner after the other (pairwise exchange: Thakur, Rabenseifner, Gropp,
+/// 2005). Each rank sends its operand once and keeps room for one block. Rank `r` gets `counts[r]` elements in `mine`,
+/// which lies outside of `operand`.
 pub(super) fn pairwise(
     plan: &mut Plan,
     what: &Reduction,
@@ -26,7 +26,8 @@ pub(super) fn pairwise(
     let (offset, len) = block(rank);
     let part = what.of(counts[rank]);
     let room = plan.scratch(len);
-    // Behind the first message: a partner waits for that, and of the own block nothing is needed before one has come.
+    // Copied behind the first send, because a partner waits for that message, and the own block is not needed before
+    // a message has arrived.
     let own = |plan: &mut Plan| plan.copy(at(operand, offset), mine, len);
     if size == 1 {
         own(plan);

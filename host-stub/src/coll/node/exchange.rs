@@ -15,21 +15,21 @@ pub(super) fn barrier(steps: &mut Steps<'_>) -> CommResult<()> {
     Ok(())
 }
 
-/// Broadcast: the root fills its slot, and the others read it.
+/// Broadcast: the root fills its slot, and the other ranks read it.
 ///
 /// # Safety
-/// The arguments were checked and their buffers are good.
+/// The arguments were checked, and their buffers are valid.
 pub(super) unsafe fn bcast(steps: &mut Steps<'_>, args: &CollArgs<'_>) -> CommResult<()> {
     let (step, len) = (steps.step(), args.block());
     let slot = steps.slot(args.root, step);
     if steps.me == args.root {
         steps.wait_for_room(step)?;
-        // SAFETY: the slot is this rank's to fill; the buffer is the caller's.
+        // SAFETY: this rank may fill the slot; the buffer belongs to the caller.
         unsafe { copy(args.recv, slot, len) };
         steps.tell(Mark::Ready, step);
     } else {
         steps.wait_for(args.root, Mark::Ready, step)?;
-        // SAFETY: the slot is ready; the buffer is the caller's.
+        // SAFETY: the slot is ready; the buffer belongs to the caller.
         unsafe { copy(slot, args.recv, len) };
     }
     steps.tell(Mark::Done, step);

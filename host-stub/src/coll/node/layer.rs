@@ -7,7 +7,7 @@ use super::{exchange, reduce};
 use crate::coll::{Blocking, CollArgs, CollTable, Collective};
 use crate::comm::{Comm, CommResult, HookError, Hooks, Layer};
 
-/// Whether the layer is there at all.
+/// Whether the layer is used.
 pub static NODE_COLLECTIVES: Declaration = Declaration::new(
     "host_coll_node",
     Kind::Bool,
@@ -18,10 +18,10 @@ pub static NODE_COLLECTIVES: Declaration = Declaration::new(
 )
 .level(Level::USER_BASIC);
 
-/// Ranks that a segment is made for: the slots of more would hold too little of each.
+/// Maximum ranks of a segment. With more ranks, each slot would hold too little.
 pub const MOST: usize = 512;
 
-/// Puts the layer into a process's hooks.
+/// Adds the layer to a process's hooks.
 pub(crate) fn register(hooks: &Hooks) {
     hooks.register(Layer::NODE, created, destroyed, ());
 }
@@ -44,18 +44,19 @@ fn created(comm: &Comm, _: &()) -> Result<(), HookError> {
 }
 
 fn destroyed(comm: &Comm, _: &()) -> Result<(), HookError> {
-    // Where the hook above left the table alone there is nothing to restore.
+    // If the create hook did not change the table, there is nothing to restore.
     if comm.take_attribute(Layer::NODE).is_some() {
         comm.restore_collectives()?;
     }
     Ok(())
 }
 
-/// Runs a collective in shared memory, or, where it is too long for a slot, as the table below has
-/// it; the choice depends on what all ranks have in common.
+/// Runs a collective in shared memory. If it is too long for a slot, runs the entry of the table
+/// below. All ranks make the same choice, because it depends only on values that are equal on all
+/// ranks.
 ///
 /// # Safety
-/// The arguments were checked and their buffers are good.
+/// The arguments were checked, and their buffers are valid.
 unsafe fn through_slots(
     table: &CollTable,
     comm: &Comm,
@@ -69,13 +70,13 @@ unsafe fn through_slots(
         return run(&mut steps);
     }
     match table.previous() {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller guarantees the same conditions.
         Some(below) => unsafe { below.call(collective, comm, args) },
         None => Ok(()),
     }
 }
 
-/// What the layer overrides; other collectives stay the table's below.
+/// The entries that the layer overrides. Other collectives stay those of the table below.
 const ENTRIES: [(Collective, Blocking); 4] = [
     (Collective::Barrier, barrier),
     (Collective::Bcast, bcast),
@@ -84,12 +85,12 @@ const ENTRIES: [(Collective, Blocking); 4] = [
 ];
 
 unsafe fn barrier(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResult<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { through_slots(table, comm, Collective::Barrier, args, exchange::barrier) }
 }
 
 unsafe fn bcast(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResult<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe {
         through_slots(table, comm, Collective::Bcast, args, |steps| {
             exchange::bcast(steps, args)
@@ -98,7 +99,7 @@ unsafe fn bcast(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResu
 }
 
 unsafe fn reduce(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResult<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe {
         through_slots(table, comm, Collective::Reduce, args, |steps| {
             let wants = steps.me == args.root;
@@ -108,7 +109,7 @@ unsafe fn reduce(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommRes
 }
 
 unsafe fn allreduce(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResult<()> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe {
         through_slots(table, comm, Collective::Allreduce, args, |steps| {
             reduce::reduce(steps, args, true)

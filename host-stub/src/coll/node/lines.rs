@@ -4,35 +4,37 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::base::Segment;
 
-/// Bytes of a line of counters: two cache lines, because processors fetch pairs.
+/// Size of a line of counters in bytes: two cache lines, because processors fetch pairs of cache
+/// lines.
 const LINE: usize = 128;
-/// Where lines begin: behind the segment's own header.
+/// Offset of the first line, behind the segment's own header.
 const LINES: usize = 128;
-/// Words of a line.
+/// Indices of the words of a line.
 const READY: usize = 0;
 const DONE: usize = 1;
-/// The two slots for the smallest payloads lie in the line itself, behind the counters.
+/// Index of the first of two slots for the smallest payloads, which lie in the line itself behind
+/// the counters.
 const INLINE_SLOTS: usize = 4;
-/// Bytes that fit there: one cache line holds counters and payloads.
+/// Size of such a slot in bytes: counters and payloads together fit in one cache line.
 pub(super) const INLINE: usize = 16;
-/// Bytes of a slot for larger ones.
+/// Size in bytes of a slot for larger payloads.
 pub(super) const SHORT: usize = 4 << 10;
 
-/// What a rank tells the others of a step.
+/// A rank's progress in a step, as the other ranks see it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mark {
-    /// Its slot is filled.
+    /// The rank has filled its slot.
     Ready,
-    /// It has read all that it wanted.
+    /// The rank has finished its reads.
     Done,
 }
 
-/// Bytes of the segment.
+/// Size of the segment in bytes.
 pub(super) fn bytes(ranks: usize) -> usize {
     LINES + ranks * (LINE + 2 * SHORT)
 }
 
-/// Which slots a collective uses.
+/// The slots that a collective uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Class {
     Inline,
@@ -59,21 +61,22 @@ impl Lines {
         self.segment.word((LINES + rank * LINE) / 8 + word)
     }
 
-    /// Says that this rank has come so far.
+    /// Records that this rank has made this progress in a step.
     #[inline]
     pub(super) fn tell(&self, me: usize, mark: Mark, step: u64) {
-        // Pairs with the Acquire load in `has`: what was written or read before is over.
+        // Release pairs with the Acquire load in `has`: this rank's earlier writes and reads are
+        // over.
         self.counter(me, mark).store(step, Ordering::Release);
     }
 
-    /// Whether a rank has come so far.
+    /// Whether a rank has made this progress in a step.
     #[inline]
     pub(super) fn has(&self, rank: usize, mark: Mark, step: u64) -> bool {
         self.counter(rank, mark).load(Ordering::Acquire) >= step
     }
 
-    /// A rank's slot for a step. The rank that fills it has seen all ranks finish the step two before;
-    /// a rank that reads it has seen it ready.
+    /// A rank's slot for a step. The rank that fills the slot has seen all ranks finish the step
+    /// before the previous one. A rank that reads the slot has seen that it is ready.
     #[inline]
     pub(super) fn slot(&self, class: Class, rank: usize, step: u64) -> *mut u8 {
         let turn = (step % 2) as usize;

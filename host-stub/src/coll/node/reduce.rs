@@ -7,20 +7,20 @@ use crate::coll::CollArgs;
 use crate::comm::CommResult;
 use crate::schedule::combine_into;
 
-/// Copies bytes that do not overlap.
+/// Copies bytes between ranges that do not overlap.
 ///
 /// # Safety
-/// Both ranges are good.
+/// Both ranges are valid.
 #[inline]
 pub(super) unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: the caller guarantees both ranges.
     unsafe { std::ptr::copy_nonoverlapping(from, to, len) }
 }
 
-/// Reduce and, where everyone `wants` the result, allreduce.
+/// Reduce, or allreduce if every rank `wants` the result.
 ///
 /// # Safety
-/// The arguments were checked and their buffers are good.
+/// The arguments were checked, and their buffers are valid.
 pub(super) unsafe fn reduce(
     steps: &mut Steps<'_>,
     args: &CollArgs<'_>,
@@ -34,13 +34,13 @@ pub(super) unsafe fn reduce(
         args.send
     };
     steps.wait_for_room(step)?;
-    // SAFETY: the slot is this rank's to fill; the operand is the caller's.
+    // SAFETY: this rank may fill the slot; the operand belongs to the caller.
     unsafe { copy(operand, steps.slot(steps.me, step), bytes) };
     steps.tell(Mark::Ready, step);
     if wants {
         steps.wait_for_all(Mark::Ready, step)?;
-        // In the order of the ranks, so that all compute the same bits.
-        // SAFETY: every slot is ready; the result is the caller's buffer.
+        // The operands are combined in rank order, so that all ranks compute the same bits. SAFETY:
+        // every slot is ready; the result buffer belongs to the caller.
         unsafe {
             let mut left = steps.slot(0, step).cast_const();
             for rank in 1..steps.size {

@@ -11,16 +11,16 @@ use crate::schedule::Engine;
 
 struct Inner {
     lines: Lines,
-    /// The last step begun.
+    /// The last step that has begun.
     step: u64,
 }
 
-/// The layer's attribute of a communicator.
+/// The data of the layer for a communicator.
 pub(super) struct NodeState(Turns<Inner>);
 
 impl NodeState {
-    /// Makes the memory that the ranks of a communicator share; collective. `None` where some rank
-    /// cannot take part: they all go on without.
+    /// Makes the memory that the ranks of a communicator share. Collective. Returns `None` if a
+    /// rank cannot take part; then no rank uses the layer.
     pub(super) fn make(comm: &Comm) -> CommResult<Option<Arc<NodeState>>> {
         let Some(segment) = share(comm, lines::bytes(comm.size()))? else {
             return Ok(None);
@@ -31,8 +31,8 @@ impl NodeState {
         })))))
     }
 
-    /// The steps, for one collective at a time, which keeps them across its waits. Waited for as for
-    /// anything else: they may be a suspended task's of the same thread.
+    /// Takes the steps for one collective, which keeps them while it waits. Another task of the same
+    /// thread may hold them, so this is a wait like any other.
     fn take(&self, comm: &Comm, engine: &Engine) -> Turn<'_, Inner> {
         loop {
             match self.0.try_take() {
@@ -107,14 +107,14 @@ pub(super) struct Steps<'a> {
     pub(super) size: usize,
 }
 
-/// Finds a communicator's state. `None` where the layer has none there.
+/// Finds a communicator's state. Returns `None` if the layer has no state for it.
 pub(super) fn state(comm: &Comm) -> Option<Arc<NodeState>> {
     comm.attribute(Layer::NODE)
 }
 
 impl<'a> Steps<'a> {
-    /// Begins a collective in which a rank's slot holds `bytes` bytes. `None` when no slot takes
-    /// `bytes`.
+    /// Begins a collective in which a rank's slot holds `bytes` bytes. Returns `None` if no slot
+    /// has room for `bytes`.
     pub(super) fn begin(
         call: &'static str,
         comm: &'a Comm,
@@ -147,7 +147,7 @@ impl<'a> Steps<'a> {
         }))
     }
 
-    /// The next step.
+    /// Begins the next step, and returns its number.
     pub(super) fn step(&mut self) -> u64 {
         self.inner.step += 1;
         self.inner.step
@@ -159,13 +159,13 @@ impl<'a> Steps<'a> {
         self.inner.lines.slot(self.class, rank, step)
     }
 
-    /// Says that this rank has come so far.
+    /// Records that this rank has made this progress in a step.
     #[inline]
     pub(super) fn tell(&self, mark: Mark, step: u64) {
         self.inner.lines.tell(self.me, mark, step);
     }
 
-    /// Waits until one rank has come so far.
+    /// Waits until a rank has made this progress in a step.
     #[inline]
     pub(super) fn wait_for(&self, rank: usize, mark: Mark, step: u64) -> CommResult<()> {
         if self.inner.lines.has(rank, mark, step) {
@@ -174,10 +174,10 @@ impl<'a> Steps<'a> {
         self.wait_long(rank, mark, step)
     }
 
-    /// Waits until all ranks have.
+    /// Waits until all ranks have made this progress in a step.
     #[inline]
     pub(super) fn wait_for_all(&self, mark: Mark, step: u64) -> CommResult<()> {
-        // From the next rank on: not all look at the same line at once.
+        // Begins with the next rank, so that not all ranks read the same line at once.
         for distance in 1..self.size {
             let rank = self.me + distance;
             let rank = if rank >= self.size {
@@ -190,7 +190,8 @@ impl<'a> Steps<'a> {
         Ok(())
     }
 
-    /// Waits until this rank's slot may be filled for a step: everybody is done with what was in it.
+    /// Waits until this rank's slot may be filled for a step, because all ranks have finished
+    /// reading its previous content.
     #[inline]
     pub(super) fn wait_for_room(&self, step: u64) -> CommResult<()> {
         self.wait_for_all(Mark::Done, step.saturating_sub(2))
@@ -212,17 +213,17 @@ impl<'a> Steps<'a> {
             match self.comm.job().runtime().engine().wait(&come) {
                 Ok(()) => return Ok(()),
                 Err(Some(error)) => return Err(error),
-                // The transport failed, which shared memory can do without while the ranks live.
+                // The transport failed. Shared memory works without it while the ranks live.
                 Err(None) => std::thread::yield_now(),
             }
         }
     }
 }
 
-/// Time between two looks at the other ranks.
+/// Time between two checks of the other ranks.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A wait until a rank has come so far.
+/// A wait until a rank has made this progress in a step.
 struct Come<'a> {
     call: &'static str,
     comm: &'a Comm,
@@ -231,7 +232,7 @@ struct Come<'a> {
     rank: usize,
     mark: Mark,
     step: u64,
-    /// When the other ranks were looked at last; none at first.
+    /// The time of the last check of the other ranks; `None` before the first.
     looked: Mutex<Option<Instant>>,
 }
 
@@ -249,7 +250,7 @@ impl Come<'_> {
 }
 
 impl Blocking for Come<'_> {
-    /// Nothing where only the transport failed.
+    /// `None` if only the transport failed.
     type Error = Option<CommError>;
 
     const NEAR: bool = true;
@@ -272,8 +273,8 @@ impl Blocking for Come<'_> {
 mod tests {
     use super::*;
 
-    /// A task that is suspended in a collective may go on as another thread, and takes the steps along,
-    /// which a mutex's guard refuses. That it is so is seen by the compiler.
+    /// A task that is suspended in a collective may continue on another thread and takes the steps
+    /// along. A mutex guard would not allow this. The compiler checks it.
     #[test]
     fn steps_go_from_thread_to_thread() {
         fn goes<T: Send>() {}

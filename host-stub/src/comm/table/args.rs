@@ -11,31 +11,31 @@ use crate::schedule::Extents;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Collective {
-    /// Waits until all ranks are here.
+    /// Waits until all ranks have called.
     Barrier,
-    /// The root's buffer to all.
+    /// Copies the root's buffer to all ranks.
     Bcast,
-    /// The reduction of all operands to the root.
+    /// Gives the root the reduction of all operands.
     Reduce,
-    /// The reduction of all operands to all.
+    /// Gives all ranks the reduction of all operands.
     Allreduce,
-    /// A block of each rank to the root.
+    /// Gives the root a block of each rank.
     Gather,
-    /// A block to each rank from the root.
+    /// Gives each rank a block of the root.
     Scatter,
-    /// A block of each rank to all.
+    /// Gives all ranks a block of each rank.
     Allgather,
-    /// A block of each rank to each.
+    /// Gives each rank a block of each rank.
     Alltoall,
-    /// The reduction of all operands, a part of it to each rank.
+    /// Gives each rank a part of the reduction of all operands.
     ReduceScatter,
-    /// The reduction of the operands of the ranks up to this one.
+    /// Gives each rank the reduction of the operands of the ranks up to and including it.
     Scan,
-    /// The same without this one's.
+    /// Gives each rank the reduction of the operands of the ranks before it.
     Exscan,
-    /// A block of each rank to all, of any sizes.
+    /// Gives all ranks a block of each rank, of any sizes.
     Allgatherv,
-    /// A block of each rank to each, of any sizes.
+    /// Gives each rank a block of each rank, of any sizes.
     Alltoallv,
 }
 
@@ -57,7 +57,7 @@ impl Collective {
         Collective::Alltoallv,
     ];
 
-    /// The name, as MPI's function without prefix and in lower case.
+    /// The name: MPI's function name in lower case, without the prefix.
     pub const fn name(self) -> &'static str {
         match self {
             Collective::Barrier => "barrier",
@@ -76,7 +76,7 @@ impl Collective {
         }
     }
 
-    /// Whether it has a root.
+    /// Whether the collective has a root.
     pub const fn is_rooted(self) -> bool {
         matches!(
             self,
@@ -84,12 +84,12 @@ impl Collective {
         )
     }
 
-    /// Whether lists say where the blocks of all ranks lie.
+    /// Whether lists give the positions of the blocks of all ranks.
     pub(crate) const fn is_listed(self) -> bool {
         matches!(self, Collective::Allgatherv | Collective::Alltoallv)
     }
 
-    /// Whether it combines elements.
+    /// Whether the collective combines elements.
     pub const fn reduces(self) -> bool {
         matches!(
             self,
@@ -108,30 +108,33 @@ impl std::fmt::Display for Collective {
     }
 }
 
-/// The arguments of every collective; each uses those that it has a meaning for.
+/// The arguments of every collective. Each collective uses only the ones that it needs.
 #[derive(Clone, Copy, Debug)]
 pub struct CollArgs<'a> {
-    /// What this rank gives. Null: it is in `recv` (MPI_IN_PLACE); of an alltoallv if `send_blocks` is empty too.
+    /// This rank's send buffer. If null, the data is in `recv` (MPI_IN_PLACE); for an alltoallv, only if
+    /// `send_blocks` is empty, too.
     pub send: *const u8,
-    /// What it gets; the buffer of a broadcast. Null where it gets nothing, and at the root of a
-    /// scatter whose own block stays where it is.
+    /// This rank's receive buffer, or the buffer of a broadcast. Null if the rank receives nothing, or at the
+    /// root of a scatter whose own block stays where it is.
     pub recv: *mut u8,
-    /// Elements of a broadcast or reduction; of a block in all others. Of an allgatherv those that this rank gives.
+    /// Elements of a broadcast or reduction; for all other collectives, elements of a block. For an allgatherv,
+    /// elements that this rank sends.
     pub count: usize,
-    /// Elements that each rank gets of a reduce_scatter; none: `count` each.
+    /// Elements that each rank receives in a reduce_scatter; if empty, `count` for each rank.
     pub counts: &'a [usize],
     /// The element type.
     pub datatype: Datatype,
-    /// How elements are combined.
+    /// The operation that combines elements.
     pub op: Op,
     /// The root's rank.
     pub root: usize,
-    /// Says that the buffers are device memory, or mapped on a device; host memory then is refused. For an entry that
-    /// takes buffers on devices it says that at least one is; where each lies, [`crate::device::Devices`] tells.
+    /// States that the buffers are device memory, or mapped on a device; host memory is then refused. An entry that
+    /// accepts buffers on devices sees it set if at least one buffer is on a device; [`crate::device::Devices`]
+    /// returns the location of each.
     pub on_device: bool,
-    /// Where the blocks of an alltoallv's send buffer lie.
+    /// The positions of the blocks in an alltoallv's send buffer.
     pub send_blocks: BlockList<'a>,
-    /// Where those of an allgatherv's or alltoallv's receive buffer lie.
+    /// The positions of the blocks in an allgatherv's or alltoallv's receive buffer.
     pub recv_blocks: BlockList<'a>,
 }
 
@@ -152,26 +155,26 @@ impl Default for CollArgs<'_> {
     }
 }
 
-/// What a rank's collective does with its two buffers, in bytes.
+/// The bytes of this rank's two buffers that a collective uses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
-    /// Bytes of the send buffer that are read.
+    /// Number of bytes of the send buffer that are read.
     pub(crate) send: usize,
-    /// Bytes of the receive buffer that are read, written or both.
+    /// Number of bytes of the receive buffer that are read or written.
     pub(crate) recv: usize,
     /// Whether the receive buffer is read.
     pub(crate) reads: bool,
-    /// Whether it is written.
+    /// Whether the receive buffer is written.
     pub(crate) writes: bool,
 }
 
 impl CollArgs<'_> {
-    /// Bytes of a block or operand.
+    /// Size in bytes of a block or operand.
     pub(crate) fn block(&self) -> usize {
         self.count * self.datatype.size()
     }
 
-    /// The blocks of the send buffer; of arguments that were checked.
+    /// The blocks of the send buffer. The arguments were checked.
     pub(crate) fn given_blocks(&self, collective: Collective) -> Extents {
         match collective {
             Collective::Alltoallv => self.send_blocks.extents(self.datatype),
@@ -179,7 +182,7 @@ impl CollArgs<'_> {
         }
     }
 
-    /// The blocks of the receive buffer; of arguments that were checked.
+    /// The blocks of the receive buffer. The arguments were checked.
     pub(crate) fn taken_blocks(&self, collective: Collective) -> Extents {
         match collective.is_listed() {
             true => self.recv_blocks.extents(self.datatype),
@@ -187,17 +190,17 @@ impl CollArgs<'_> {
         }
     }
 
-    /// Whether the operand is where the result will be.
+    /// Whether the operand is in the receive buffer.
     pub(crate) fn is_in_place(&self, collective: Collective) -> bool {
         self.send.is_null() && (collective != Collective::Alltoallv || self.send_blocks.is_empty())
     }
 
-    /// Elements that a rank gets of a reduce_scatter.
+    /// Number of elements that a rank receives in a reduce_scatter.
     pub fn count_of(&self, rank: usize) -> usize {
         self.counts.get(rank).copied().unwrap_or(self.count)
     }
 
-    /// Elements of a reduce_scatter's operands.
+    /// Number of elements of a reduce_scatter's operands.
     pub fn total(&self, size: usize) -> usize {
         if self.counts.is_empty() {
             self.count * size
@@ -206,7 +209,7 @@ impl CollArgs<'_> {
         }
     }
 
-    /// What a rank does with its buffers; of arguments that were checked.
+    /// The use of a rank's buffers. The arguments were checked.
     pub(crate) fn span(&self, collective: Collective, view: &View) -> Span {
         let (rank, size) = (view.rank, view.size);
         let is_root = rank == self.root;
@@ -246,7 +249,8 @@ impl CollArgs<'_> {
         }
     }
 
-    /// As [`span`](Self::span), where lists say where blocks lie: up to the end of the last.
+    /// Like [`span`](Self::span), if lists give the positions of blocks. The span ends with the
+    /// last block.
     fn listed_span(&self, collective: Collective, size: usize, in_place: bool) -> Span {
         let end = |blocks: Extents| {
             let ends = (0..size).map(|rank| blocks.of(rank).end());

@@ -1,26 +1,26 @@
-//! The lists of blocks that are arguments of v forms of collectives.
+//! The lists of blocks that are arguments of the v forms of collectives.
 
 use plugin_api::Datatype;
 
 use crate::schedule::{Extent, Extents};
 
-/// Where the blocks of a buffer lie, one of each rank, as the v forms are told. Empty for the
-/// other collectives, whose blocks are all of one size and lie one after the other.
+/// The positions of the blocks in a buffer, one for each rank, for the v forms. The list is empty
+/// for the other collectives, whose blocks are contiguous and of one size.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BlockList<'a> {
-    /// Elements of each block.
+    /// Number of elements of each block.
     pub counts: &'a [usize],
-    /// Where each block begins, in elements from the beginning of the buffer.
+    /// Start of each block, in elements from the beginning of the buffer.
     pub displacements: &'a [usize],
 }
 
 impl BlockList<'_> {
-    /// Whether nothing is listed.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.counts.is_empty() && self.displacements.is_empty()
     }
 
-    /// Where the blocks lie; of a list that was checked.
+    /// The positions of the blocks. The list was checked.
     pub(super) fn extents(&self, datatype: Datatype) -> Extents {
         let size = datatype.size();
         let blocks = self.counts.iter().zip(self.displacements);
@@ -31,7 +31,7 @@ impl BlockList<'_> {
         Extents::Listed(blocks.collect())
     }
 
-    /// Says what is wrong with a list of `size` blocks. Blocks that are `written` must not overlap.
+    /// Returns the error in a list of `size` blocks. Blocks that are `written` must not overlap.
     pub(super) fn check(
         &self,
         (which, written): (&str, bool),
@@ -90,7 +90,7 @@ mod tests {
             overlap.contains("0 (bytes 4 to 16) and 1 (bytes 0 to 8)"),
             "{overlap}"
         );
-        // Blocks that are only read may, and empty ones lie nowhere.
+        // Blocks that are only read may overlap, and empty blocks occupy no memory.
         assert_eq!(checked(&[3, 2], &[1, 0], false), Ok(()));
         assert_eq!(checked(&[3, 0], &[0, 1], true), Ok(()));
         let negative = said(checked(&[3, (-1_isize) as usize], &[0, 3], true));

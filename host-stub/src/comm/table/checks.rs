@@ -7,7 +7,7 @@ use crate::base::Op;
 use crate::comm::{CommError, CommResult};
 
 impl CollArgs<'_> {
-    /// Refuses what cannot be: before anything is sent.
+    /// Refuses invalid arguments, before anything is sent.
     pub(crate) fn check(&self, collective: Collective, view: &View) -> CommResult<()> {
         let (rank, size) = (view.rank, view.size);
         let call = collective.name();
@@ -43,8 +43,8 @@ impl CollArgs<'_> {
         Ok(())
     }
 
-    /// Whether a rank needs a send buffer and a receive buffer, or what is wrong with the counts of
-    /// blocks of one size.
+    /// Returns whether a rank needs a send buffer, and whether it needs a receive buffer. Fails if
+    /// the counts of blocks of one size are invalid.
     fn check_even(
         &self,
         collective: Collective,
@@ -67,21 +67,21 @@ impl CollArgs<'_> {
             Some(bytes) if isize::try_from(bytes).is_err() => {
                 return Err(format!("no buffer has {bytes} B"));
             }
-            // Nothing is read or written.
+            // No bytes are read or written.
             Some(0) => return Ok((false, false)),
             Some(_) => {}
         }
         let root = rank == self.root;
         Ok(match collective {
             Collective::Barrier => (false, false),
-            // In place at the root only.
+            // Only the root may use its buffer in place.
             Collective::Reduce | Collective::Gather => (!root, root),
             Collective::Scatter => (root, !root),
             _ => (false, true),
         })
     }
 
-    /// The same of lists of blocks.
+    /// The same check for lists of blocks.
     fn check_listed(
         &self,
         collective: Collective,

@@ -8,24 +8,25 @@ use super::placed::{staged_call, staged_start};
 use super::request::CollRequest;
 use crate::comm::{Comm, CommResult};
 
-/// A blocking entry. It is called with the table that it was set in, the communicator, and checked
-/// arguments, whose buffers are good for what the collective does with them.
+/// A blocking entry. It receives the table in which it was set, the communicator, and checked
+/// arguments, whose buffers are valid for the collective.
 pub type Blocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<()>;
 
-/// A nonblocking entry: as [`Blocking`], with buffers that are good until the request is done.
+/// A nonblocking entry. It is like [`Blocking`], with buffers that are valid until the request is
+/// complete.
 pub type Nonblocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<CollRequest>;
 
-/// What runs where a blocking entry is absent: the host's default of a collective.
+/// The function that runs in place of an absent blocking entry: the host's default of a collective.
 pub(crate) type Absent = unsafe fn(Collective, &Comm, &CollArgs<'_>) -> CommResult<()>;
 
-/// What a layer keeps with its table.
+/// The data that a layer keeps with its table.
 pub type LayerData = Arc<dyn Any + Send + Sync>;
 
-/// One function for each collective, and which of them a layer has set.
+/// One function for each collective, and the set of functions that a layer has set.
 ///
-/// A layer copies those of the table that it overrides ([`CollTable::functions`]) and sets what it
-/// wants. A blocking entry may be absent, and the host's default is used (not the entry of the table
-/// below); a nonblocking one never is:
+/// A layer copies the functions of the table that it overrides ([`CollTable::functions`]), and
+/// replaces some of them. A blocking entry may be absent; the host's default then runs (not the
+/// entry of the table below). A nonblocking entry is never absent:
 ///
 /// ```
 /// # use host_stub::coll::{CollTable, Collective};
@@ -45,10 +46,10 @@ pub struct Collectives {
     blocking: [Option<Blocking>; Collective::ALL.len()],
     nonblocking: [Nonblocking; Collective::ALL.len()],
     absent: Absent,
-    /// Entries that were set here and not copied, one bit each.
+    /// Entries that were set here, not copied; one bit each.
     set_blocking: u64,
     set_nonblocking: u64,
-    /// Entries that take buffers on devices, set here or copied.
+    /// Entries that accept buffers on devices, set here or copied; one bit each.
     taking_blocking: u64,
     taking_nonblocking: u64,
 }
@@ -58,7 +59,7 @@ const fn bit(collective: Collective) -> u64 {
 }
 
 impl Collectives {
-    /// A whole set, which takes buffers on devices; blocking entries are absent.
+    /// A complete set of functions that accept buffers on devices. The blocking entries are absent.
     pub(crate) const fn of_nonblocking(
         nonblocking: [Nonblocking; Collective::ALL.len()],
         absent: Absent,
@@ -86,7 +87,7 @@ impl Collectives {
         self.nonblocking[collective as usize]
     }
 
-    /// Sets a blocking entry, or makes it the host's default.
+    /// Sets a blocking entry. `None` selects the host's default.
     pub fn set_blocking(&mut self, collective: Collective, entry: Option<Blocking>) {
         self.blocking[collective as usize] = entry;
         self.set_blocking |= bit(collective);
@@ -100,8 +101,8 @@ impl Collectives {
         self.taking_nonblocking &= !bit(collective);
     }
 
-    /// Says that the entries of a collective that were set here, and not copied, take buffers on devices. They are called with
-    /// [`CollArgs::on_device`] if a buffer is on a device, and with the buffers as the program named them. Other entries get
+    /// States that the entries of a collective that were set here, not copied, accept buffers on devices. If a buffer is on
+    /// a device, they are called with [`CollArgs::on_device`], and with the program's own pointers. Other entries get
     /// copies in host memory.
     pub fn take_devices(&mut self, collective: Collective) {
         if self.blocking(collective).is_some() {
@@ -110,13 +111,13 @@ impl Collectives {
         self.taking_nonblocking |= self.set_nonblocking & bit(collective);
     }
 
-    /// Whether the blocking entry takes buffers on devices; what stands for an absent one does.
+    /// Whether the blocking entry accepts buffers on devices. The default for an absent entry does.
     fn takes_blocking(&self, collective: Collective) -> bool {
         self.blocking(collective).is_none() || self.taking_blocking & bit(collective) != 0
     }
 
-    /// Whether both have the same functions everywhere, set by the same layer. Two addresses of one
-    /// function may differ; then tables are not shared that could be.
+    /// Whether both have the same functions everywhere, set by the same layer. One function may
+    /// have two addresses; then tables are not shared although they could be.
     pub(super) fn is_same(&self, other: &Collectives) -> bool {
         let set = |functions: &Collectives| {
             let taking = (functions.taking_blocking, functions.taking_nonblocking);
@@ -132,8 +133,8 @@ impl Collectives {
     }
 }
 
-/// A table of collectives, counted: communicators whose layers set the same functions over the same
-/// previous table share one, and it goes with the last of them.
+/// A table of collectives. Communicators whose layers set the same functions over the same previous
+/// table share one table, which is freed with the last of them.
 pub struct CollTable {
     functions: Collectives,
     previous: Option<Arc<CollTable>>,
@@ -153,7 +154,7 @@ impl CollTable {
         }
     }
 
-    /// A copy of the functions, of which a layer then sets some.
+    /// A copy of the functions, some of which a layer then replaces.
     pub fn functions(&self) -> Collectives {
         Collectives {
             set_blocking: 0,
@@ -174,8 +175,9 @@ impl CollTable {
         self.functions.nonblocking(collective)
     }
 
-    /// The table whose layer has set an entry: this one, or one below that it was copied from. An
-    /// entry is called with the table that it was set in, so that what it has overridden is below.
+    /// The table in which a layer has set an entry: this table, or a table below from which the
+    /// entry was copied. An entry is called with the table in which it was set, so that the
+    /// functions that it overrode are below.
     #[inline]
     fn setter(&self, is_set: impl Fn(&Collectives) -> bool) -> &CollTable {
         let mut table = self;
@@ -188,18 +190,19 @@ impl CollTable {
         table
     }
 
-    /// The table that this one overrides; none for the host's default.
+    /// The table that this table overrides; `None` for the host's default.
     #[inline]
     pub fn previous(&self) -> Option<&Arc<CollTable>> {
         self.previous.as_ref()
     }
 
-    /// What the layer keeps with it.
+    /// The data that the layer keeps with the table.
     pub fn data(&self) -> Option<&LayerData> {
         self.data.as_ref()
     }
 
-    /// Whether a layer that sets `functions` and `data` over `previous` may have this one.
+    /// Whether this table is equal to one that a layer would make by setting `functions` and `data`
+    /// over `previous`.
     pub(super) fn serves(
         &self,
         functions: &Collectives,
@@ -220,8 +223,8 @@ impl CollTable {
     }
 
     /// Calls the blocking entry of a collective, or the host's default if there is no entry. A layer calls this on
-    /// [`previous`](Self::previous) to reach the functions that it has overridden. Buffers on a device go through
-    /// host memory if the entry does not take them.
+    /// [`previous`](Self::previous) to run the functions that it overrode. If the entry does not accept buffers on
+    /// devices, they go through host memory.
     ///
     /// # Safety
     /// As for [`Blocking`].
@@ -232,7 +235,7 @@ impl CollTable {
         comm: &Comm,
         args: &CollArgs<'_>,
     ) -> CommResult<()> {
-        // SAFETY: the caller vouches for the arguments.
+        // SAFETY: the caller guarantees the arguments.
         unsafe {
             if args.on_device && !self.functions.takes_blocking(collective) {
                 return staged_call(comm, collective, args, |args| {
@@ -250,7 +253,7 @@ impl CollTable {
         comm: &Comm,
         args: &CollArgs<'_>,
     ) -> CommResult<()> {
-        // SAFETY: the caller vouches for the arguments.
+        // SAFETY: the caller guarantees the arguments.
         unsafe {
             match self.functions.blocking(collective) {
                 Some(entry) => {
@@ -262,7 +265,8 @@ impl CollTable {
         }
     }
 
-    /// Calls the nonblocking entry of a collective, as [`call`](Self::call) calls the blocking one.
+    /// Calls the nonblocking entry of a collective, in the way in which [`call`](Self::call) calls
+    /// the blocking entry.
     ///
     /// # Safety
     /// As for [`Nonblocking`].
@@ -275,7 +279,7 @@ impl CollTable {
     ) -> CommResult<CollRequest> {
         let setter = self.setter(|f| f.set_nonblocking & bit(collective) != 0);
         let entry = self.functions.nonblocking(collective);
-        // SAFETY: the caller vouches for the arguments.
+        // SAFETY: the caller guarantees the arguments.
         unsafe {
             if args.on_device && self.functions.taking_nonblocking & bit(collective) == 0 {
                 return staged_start(comm, collective, args, |args| entry(setter, comm, args));

@@ -9,21 +9,21 @@ use crate::schedule::Scope;
 
 /// A collective that a layer runs itself.
 pub trait Pending: Send {
-    /// Makes progress, and says whether the collective is done. After true or an error it is not
-    /// called again. Any thread that makes progress calls it, so it must not wait. Freeing the communicator
-    /// calls it until then: one that waits for a rank which is gone, or in a communicator that has failed, has to end with an
-    /// error, as the requests of the host do.
+    /// Makes progress, and returns whether the collective is complete. After it returns true or an error, it is not called
+    /// again. Any thread that makes progress may call it, so it must not wait. Freeing the communicator calls it until it
+    /// is complete. So a collective that waits for a dead rank, or in a failed communicator, must end with an error, like
+    /// the host's requests.
     fn test(&mut self) -> CommResult<bool>;
 }
 
 struct State {
     pending: Option<Box<dyn Pending>>,
-    /// Whether it has ended.
+    /// Whether the collective has ended.
     ended: bool,
     outcome: Option<CommResult<()>>,
 }
 
-/// One such collective, counted among those under way until it has ended.
+/// A collective that a layer runs. It counts as in progress until it has ended.
 pub(crate) struct Run {
     scope: Arc<Scope>,
     state: Mutex<State>,
@@ -44,7 +44,8 @@ impl Run {
         run
     }
 
-    /// Asks the layer, unless another thread is asking; says whether the collective has ended.
+    /// Calls the layer, unless another thread is calling it. Returns whether the collective has
+    /// ended.
     pub(super) fn advance(&self) -> bool {
         let (mut state, panicked) = match self.state.try_lock() {
             Ok(state) => (state, false),
@@ -71,17 +72,17 @@ impl Run {
         true
     }
 
-    /// The outcome of one that has ended, once; then it was a success.
+    /// The outcome of an ended collective. It is returned once; later calls return success.
     pub(super) fn outcome(&self) -> CommResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (pending, outcome) = (state.pending.take(), state.outcome.take());
-        // The layer may call back while it lets go.
+        // The layer may call the host while its data is dropped.
         drop(state);
         drop(pending);
         outcome.unwrap_or(Ok(()))
     }
 
-    /// Lets go of what the layer kept, the outcome stays.
+    /// Frees the layer's data, and keeps the outcome.
     fn settle(&self) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let pending = state.pending.take();
@@ -90,7 +91,7 @@ impl Run {
     }
 }
 
-/// Those of one communicator.
+/// The collectives of one communicator that layers run.
 #[derive(Default)]
 pub(crate) struct Layered(Mutex<Vec<Weak<Run>>>);
 
@@ -106,15 +107,16 @@ impl Layered {
         runs.iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Asks the layers of all; says whether all have ended.
+    /// Calls the layers of all. Returns whether all have ended.
     pub(crate) fn advance(&self) -> bool {
-        // Each is asked, whatever the others say: one may wait for another.
+        // Every layer is called, whatever the others return, because one collective may wait for
+        // another.
         let runs = self.all();
         let left = runs.iter().filter(|run| !run.advance()).count();
         left == 0
     }
 
-    /// Frees the state that layers kept for ended collectives whose requests no caller has tested.
+    /// Frees the data that layers kept for ended collectives whose requests no caller has tested.
     pub(crate) fn settle(&self) {
         self.all().iter().for_each(|run| run.settle());
     }

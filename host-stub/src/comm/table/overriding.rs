@@ -9,15 +9,15 @@ use crate::crt::Entered;
 use crate::job::Job;
 
 impl Comm {
-    /// The table that the communicator's collectives go through.
+    /// The table of the communicator's collectives.
     pub fn collectives(&self) -> Arc<CollTable> {
         self.tables().shared()
     }
 
-    /// Overrides the collectives of this communicator, from a create hook only. Usually `functions`
-    /// is a copy of what [`collectives`](Self::collectives) has, with some entries replaced.
-    /// Communicators for which a layer sets the same functions and data over the same table share
-    /// one table. Gives the new table, which knows the one before.
+    /// Overrides the collectives of this communicator. Only a create hook may call it. Usually
+    /// `functions` is a copy of the functions of [`collectives`](Self::collectives), with some
+    /// entries replaced. Communicators for which a layer sets the same functions and data over the
+    /// same table share one table. Returns the new table, which refers to the previous one.
     pub fn override_collectives(
         &self,
         functions: Collectives,
@@ -36,9 +36,9 @@ impl Comm {
         Ok(table)
     }
 
-    /// Undoes the last [`override_collectives`](Self::override_collectives), from a destroy hook:
-    /// the layer finds the table that it has set, and the layer above will find its own. Gives the
-    /// table that was restored.
+    /// Undoes the last [`override_collectives`](Self::override_collectives). Only a destroy hook
+    /// may call it. The layer then finds the table that it set, and the layer above will find its
+    /// own. Returns the restored table.
     pub fn restore_collectives(&self) -> CommResult<Arc<CollTable>> {
         let call = "restore_collectives";
         if !self.is_freed() {
@@ -60,16 +60,16 @@ impl Comm {
 }
 
 impl Job {
-    /// Tables of layers that communicators of this process point to.
+    /// Number of tables of layers that communicators of this process use.
     pub fn live_collective_tables(&self) -> usize {
         Registry::of(self).tables.live()
     }
 }
 
-/// One call of a collective. While it lasts the communicator is not freed, so its table stays.
+/// One call of a collective. During the call, the communicator is not freed, so its table stays.
 pub(crate) struct Visit<'c> {
     comm: &'c Comm,
-    /// Ends with the call.
+    /// Dropped at the end of the call.
     _entered: Option<Entered<'c>>,
 }
 
@@ -77,8 +77,8 @@ impl<'c> Visit<'c> {
     #[inline]
     pub(crate) fn enter(comm: &'c Comm, call: &'static str) -> CommResult<Visit<'c>> {
         let entered = comm.job().runtime().enter(call)?;
-        // Freeing sets its mark first and then waits until nothing is counted here; the order of
-        // both in one total order (SeqCst) leaves no call between the two.
+        // Freeing sets its mark first, and then waits until no call is counted here. SeqCst puts
+        // both steps in one total order, so no call can pass between them.
         comm.scope().enter();
         let visit = Visit {
             comm,
@@ -93,8 +93,8 @@ impl<'c> Visit<'c> {
     /// The communicator's table.
     #[inline]
     pub(crate) fn table(&self) -> &CollTable {
-        // SAFETY: a create hook's new table keeps the one before; destroy hooks, which let tables
-        // go, run after the wait for all visits, of which this is one.
+        // SAFETY: the new table of a create hook keeps the previous one. Destroy hooks, which drop
+        // tables, run after the wait for all visits, and this is one of the visits.
         unsafe { self.comm.tables().current() }
     }
 }

@@ -8,13 +8,13 @@ use crate::comm::{Comm, CommError, CommResult};
 use crate::device::{Devices, HOST, Location};
 use crate::schedule::Extents;
 
-/// Where one buffer of a collective is.
+/// The location of one buffer of a collective.
 pub(crate) enum Place {
     Host(*mut u8),
     Device { iface: u32, address: u64 },
 }
 
-/// Finds a buffer of `len` bytes; of one that nothing is done with, the pointer is left as it is.
+/// Finds the location of a buffer of `len` bytes. The pointer of an unused buffer does not change.
 pub(crate) fn find(
     call: &'static str,
     devices: &Devices,
@@ -39,11 +39,11 @@ pub(crate) fn find(
     })
 }
 
-/// The arguments with which the host can work, and what stands between them and a device.
+/// Arguments in host memory, and the host memory that takes the place of device memory.
 pub(crate) struct Placed<'a> {
     pub(crate) args: CollArgs<'a>,
     pub(crate) staged: Vec<Staged>,
-    /// Why the host memory does not hold what is on the device.
+    /// The reason why the host memory does not contain the device's data.
     pub(crate) failed: Option<CommError>,
 }
 
@@ -54,10 +54,10 @@ fn room(call: &'static str, len: usize, iface: u32, address: u64) -> CommResult<
     })
 }
 
-/// Copies what a collective reads of buffers on devices to host memory.
+/// Copies the bytes of device buffers that a collective reads to host memory.
 ///
 /// # Safety
-/// The buffers are good for the collective, wherever they are.
+/// The buffers are valid for the collective, wherever they are.
 pub(crate) unsafe fn placed<'a>(
     comm: &Comm,
     collective: Collective,
@@ -80,7 +80,7 @@ pub(crate) unsafe fn placed<'a>(
         Place::Device { iface, address } => {
             let mut staged = room(call, span.send, iface, address)?;
             placed.args.send = staged.base();
-            // SAFETY: the caller vouches for the buffer.
+            // SAFETY: the caller guarantees the buffer.
             placed.failed = unsafe { staged.fill(devices) }.err();
             placed.staged.push(staged);
         }
@@ -99,7 +99,7 @@ pub(crate) unsafe fn placed<'a>(
                 }
             }
             if span.reads {
-                // SAFETY: as above.
+                // SAFETY: the caller guarantees the buffer.
                 let filled = unsafe { staged.fill(devices) };
                 placed.failed = placed.failed.or(filled.err());
             }
@@ -109,7 +109,7 @@ pub(crate) unsafe fn placed<'a>(
     Ok(placed)
 }
 
-/// The same for an entry that cannot go on without what is on the device.
+/// The same for an entry that cannot continue without the device's data.
 ///
 /// # Safety
 /// As for [`placed`].
@@ -118,7 +118,7 @@ unsafe fn copied<'a>(
     collective: Collective,
     args: &CollArgs<'a>,
 ) -> CommResult<Placed<'a>> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the same conditions.
     let mut placed = unsafe { placed(comm, collective, args) }?;
     match placed.failed.take() {
         Some(error) => Err(error),
@@ -126,7 +126,7 @@ unsafe fn copied<'a>(
     }
 }
 
-/// Calls a blocking entry that does not take buffers on devices.
+/// Calls a blocking entry that does not accept buffers on devices.
 ///
 /// # Safety
 /// As for [`Blocking`](super::Blocking).
@@ -138,7 +138,7 @@ pub(super) unsafe fn staged_call(
     args: &CollArgs<'_>,
     call: impl FnOnce(&CollArgs<'_>) -> CommResult<()>,
 ) -> CommResult<()> {
-    // SAFETY: passed on; the copies live until the call returns.
+    // SAFETY: the caller guarantees the same conditions; the copies live until the call returns.
     unsafe {
         let placed = copied(comm, collective, args)?;
         let done = call(&placed.args);
@@ -146,7 +146,7 @@ pub(super) unsafe fn staged_call(
     }
 }
 
-/// Calls a nonblocking entry that does not take buffers on devices.
+/// Calls a nonblocking entry that does not accept buffers on devices.
 ///
 /// # Safety
 /// As for [`Nonblocking`](super::Nonblocking).
@@ -158,7 +158,7 @@ pub(super) unsafe fn staged_start(
     args: &CollArgs<'_>,
     start: impl FnOnce(&CollArgs<'_>) -> CommResult<CollRequest>,
 ) -> CommResult<CollRequest> {
-    // SAFETY: passed on; the request keeps the copies.
+    // SAFETY: the caller guarantees the same conditions; the request keeps the copies.
     let placed = unsafe { copied(comm, collective, args) }?;
     match start(&placed.args) {
         Ok(request) => Ok(request.and_then_back(placed.staged)),

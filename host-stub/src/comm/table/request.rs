@@ -13,18 +13,18 @@ enum Work {
     Layer(Arc<Run>),
 }
 
-/// A collective under way. Its buffers belong to it until [`test`](Self::test) or
-/// [`wait`](Self::wait) says that it is done; dropping it waits.
+/// A collective in progress. Its buffers belong to it until [`test`](Self::test) or
+/// [`wait`](Self::wait) returns that it is complete. Dropping it waits.
 #[must_use = "a request that is dropped at once waits for its collective"]
 pub struct CollRequest {
     comm: Comm,
     work: Work,
-    /// Buffers on a device, to which results go back once the work is done.
+    /// Buffers on a device that get the results after the collective is complete.
     staged: Vec<Staged>,
 }
 
 impl CollRequest {
-    /// One that is done.
+    /// The request of a completed collective.
     pub fn done(comm: &Comm) -> CollRequest {
         CollRequest {
             comm: comm.clone(),
@@ -33,7 +33,7 @@ impl CollRequest {
         }
     }
 
-    /// One that a layer runs. Freeing the communicator waits for it.
+    /// The request of a collective that a layer runs. Freeing the communicator waits for it.
     pub fn of_layer(comm: &Comm, pending: Box<dyn Pending>) -> CollRequest {
         CollRequest {
             comm: comm.clone(),
@@ -43,7 +43,7 @@ impl CollRequest {
     }
 
     pub(crate) fn scheduled(comm: &Comm, ticket: Ticket) -> CollRequest {
-        // The progress thread sees to it from here on.
+        // From now on the progress thread drives it.
         comm.job().runtime().engine().awaited();
         CollRequest {
             comm: comm.clone(),
@@ -52,24 +52,25 @@ impl CollRequest {
         }
     }
 
-    /// After which these go back to their devices.
+    /// Adds buffers whose results are copied back to their devices after the end.
     pub(crate) fn and_then_back(mut self, staged: Vec<Staged>) -> CollRequest {
         self.staged.extend(staged);
         self
     }
 
-    /// What the work came to, once its results are where they belong.
+    /// The outcome of the collective, after its results were copied to their buffers.
     fn ended(&mut self, outcome: CommResult<()>) -> CommResult<()> {
         if self.staged.is_empty() {
             return outcome;
         }
         let staged = std::mem::take(&mut self.staged);
-        // SAFETY: starting a collective requires buffers that stay until the request is done.
+        // SAFETY: the start of a collective requires buffers that stay valid until the request is
+        // complete.
         unsafe { give_back(staged, self.comm.job().devices(), outcome) }
     }
 
-    /// Makes progress, and says whether the collective is done. A failure is reported once; after
-    /// it, and after the end, this says true.
+    /// Makes progress, and returns whether the collective is complete. A failure is returned once;
+    /// after that, and after the end, this returns true.
     pub fn test(&mut self) -> CommResult<bool> {
         let job = self.comm.job().clone();
         let _entered = job.runtime().enter("test")?;
@@ -84,12 +85,13 @@ impl CollRequest {
             }
             return Ok(false);
         };
-        // Its last messages leave: other ranks wait for them, and this one may make no progress for long.
+        // Sends the last messages of the collective, because other ranks wait for them and this rank may
+        // make no progress for a long time.
         progress();
         outcome.map(|()| true)
     }
 
-    /// The outcome, if it is there now; the work ends with that.
+    /// The outcome, if it is known now. The work then ends.
     fn outcome(&mut self) -> Option<CommResult<()>> {
         let comm = self.comm.clone();
         let Some(engine) = comm.registry().engine() else {
@@ -98,13 +100,13 @@ impl CollRequest {
         self.advance(|ticket| engine.test(ticket))
     }
 
-    /// As [`outcome`](Self::outcome), with `look` at what is scheduled.
+    /// Like [`outcome`](Self::outcome); `look` checks scheduled collectives.
     fn advance(
         &mut self,
         look: impl FnOnce(Ticket) -> Option<CommResult<()>>,
     ) -> Option<CommResult<()>> {
         let outcome = match &mut self.work {
-            // From the beginning, or reported before.
+            // The collective was complete from the beginning, or its outcome was already returned.
             Work::Done if self.staged.is_empty() => return Some(Ok(())),
             Work::Done => Ok(()),
             Work::Scheduled(ticket) => look(*ticket)?,
@@ -115,15 +117,15 @@ impl CollRequest {
         Some(self.ended(outcome))
     }
 
-    /// Waits until the collective is done. [`CommError::Level`](crate::comm::CommError::Level): this
-    /// thread may not call; it is waited for all the same, as by dropping it.
+    /// Waits until the collective is complete. [`CommError::Level`](crate::comm::CommError::Level):
+    /// this thread may not call. The call nevertheless waits, because it drops the request.
     pub fn wait(mut self) -> CommResult<()> {
         let job = self.comm.job().clone();
         let _entered = job.runtime().enter("wait")?;
         self.finish()
     }
 
-    /// Waits for all; reports the first failure after all have ended.
+    /// Waits for all requests. Returns the first failure after all have ended.
     pub fn wait_all(requests: impl IntoIterator<Item = CollRequest>) -> CommResult<()> {
         let mut outcome = Ok(());
         for request in requests {
@@ -142,7 +144,7 @@ impl CollRequest {
             Work::Done => Ok(()),
             Work::Scheduled(ticket) => engine.wait(job, ticket),
             Work::Layer(run) => {
-                // Threads that make progress ask the layer, one at a time.
+                // Threads that make progress call the layer, one thread at a time.
                 engine.wait_until(job, || run.advance());
                 run.outcome()
             }

@@ -13,14 +13,14 @@ pub(crate) struct Staged {
     len: usize,
     iface: u32,
     address: u64,
-    /// The bytes that the collective writes, where it does.
+    /// The bytes that the collective writes; empty if it writes none.
     written: Extents,
     ranks: usize,
 }
 
 impl Staged {
-    /// Zeroed host memory for `len` bytes of a device, which the collective does not write; `None` where
-    /// there is not as much.
+    /// Zeroed host memory for `len` bytes of a device that the collective does not write; `None` if
+    /// there is not enough memory.
     pub(crate) fn new(call: &'static str, len: usize, iface: u32, address: u64) -> Option<Staged> {
         let mut words = Vec::new();
         let wanted = len.div_ceil(8);
@@ -37,8 +37,8 @@ impl Staged {
         })
     }
 
-    /// The blocks of `ranks` ranks that the collective writes, which go back to the device. The bytes
-    /// between the blocks are not copied back, because others may write there.
+    /// Sets the blocks of `ranks` ranks that the collective writes, and that are copied back to the
+    /// device. The bytes between the blocks are not copied back, because other code may write there.
     pub(crate) fn set_written(&mut self, blocks: Extents, ranks: usize) {
         (self.written, self.ranks) = (blocks, ranks);
     }
@@ -63,21 +63,21 @@ impl Staged {
         }
     }
 
-    /// Brings the device's bytes here.
+    /// Copies the device's bytes to host memory.
     ///
     /// # Safety
-    /// The device's memory is good for them.
+    /// The device's memory is valid for the bytes.
     pub(crate) unsafe fn fill(&mut self, devices: &Devices) -> CommResult<()> {
         let len = self.len;
         let run = self.run(Extent { offset: 0, len });
         // SAFETY: the words have at least `len` bytes.
         let bytes = unsafe { std::slice::from_raw_parts_mut(self.base(), len) };
-        // SAFETY: the caller vouches for the device's memory.
+        // SAFETY: the caller guarantees the device's memory.
         let read = unsafe { devices.read(&run, &[self.iface], bytes) };
         read.map_err(|answer| self.failed("copy_from_hmem_iov", answer))
     }
 
-    /// Brings what the collective wrote to the device.
+    /// Copies the bytes that the collective wrote to the device.
     ///
     /// # Safety
     /// As for [`fill`](Self::fill).
@@ -87,12 +87,12 @@ impl Staged {
             if part.len == 0 {
                 continue;
             }
-            // SAFETY: blocks end within the words.
+            // SAFETY: each block ends within the words.
             let bytes = unsafe {
                 let at = self.base().cast_const().add(part.offset);
                 std::slice::from_raw_parts(at, part.len)
             };
-            // SAFETY: as in `fill`.
+            // SAFETY: the caller guarantees the device's memory.
             let written = unsafe { devices.write(&self.run(part), &[self.iface], bytes) };
             written.map_err(|answer| self.failed("copy_to_hmem_iov", answer))?;
         }
@@ -100,10 +100,10 @@ impl Staged {
     }
 }
 
-/// Brings what a collective wrote to the device, if it came to its end.
+/// Copies the bytes that a collective wrote to the device, if it succeeded.
 ///
 /// # Safety
-/// The buffers that are staged are good for the collective.
+/// The staged buffers are valid for the collective.
 pub(crate) unsafe fn give_back(
     mut staged: Vec<Staged>,
     devices: &Devices,
@@ -114,12 +114,12 @@ pub(crate) unsafe fn give_back(
         return outcome;
     }
     staged.iter_mut().try_for_each(|staged| {
-        // SAFETY: passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { staged.give_back(devices) }
     })
 }
 
-/// Leaves the copies of a collective that failed where they are: a transfer may still use them.
+/// Leaks the copies of a failed collective, because a transfer may still use them.
 pub(crate) fn lose(staged: Vec<Staged>) {
     std::mem::forget(staged);
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use super::functions::{CollTable, Collectives, LayerData};
 
-/// Every table of a process that some communicator has.
+/// All tables that communicators of this process use.
 #[derive(Default)]
 pub(crate) struct Tables {
     base: OnceLock<Arc<CollTable>>,
@@ -13,18 +13,18 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// The host's default: of these functions, if it is not made yet.
+    /// The host's default table. The first call makes it of these functions.
     pub(crate) fn base_of(&self, functions: Collectives) -> &Arc<CollTable> {
         let make = || Arc::new(CollTable::new(functions, None, None));
         self.base.get_or_init(make)
     }
 
-    /// The host's default; none before the world is made.
+    /// The host's default table; `None` before the world is made.
     pub(crate) fn base(&self) -> Option<&Arc<CollTable>> {
         self.base.get()
     }
 
-    /// The table of these functions over `previous`: one that there is, or a new one.
+    /// The table of these functions over `previous`: an existing one, or a new one.
     pub(crate) fn table(
         &self,
         functions: Collectives,
@@ -45,7 +45,7 @@ impl Tables {
         })
     }
 
-    /// Tables of layers that some communicator has.
+    /// Number of layers' tables that some communicator uses.
     pub(crate) fn live(&self) -> usize {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         live.retain(|table| table.strong_count() > 0);
@@ -53,10 +53,11 @@ impl Tables {
     }
 }
 
-/// The table of a communicator. Calls read a plain pointer; layers change it while nobody calls.
+/// The table of a communicator. Calls read a plain pointer; layers change it while no call is in
+/// progress.
 pub(crate) struct Stack {
     current: AtomicPtr<CollTable>,
-    /// What `current` points to.
+    /// The table to which `current` points.
     owned: Mutex<Arc<CollTable>>,
 }
 
@@ -73,10 +74,10 @@ impl Stack {
         Arc::clone(&self.owned.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Points to another table; gives the one before.
+    /// Sets another table, and returns the previous one.
     pub(crate) fn set(&self, table: Arc<CollTable>) -> Arc<CollTable> {
         let mut owned = self.owned.lock().unwrap_or_else(PoisonError::into_inner);
-        // Pairs with the Acquire load in `current`.
+        // Release pairs with the Acquire load in `current`.
         self.current
             .store(Arc::as_ptr(&table).cast_mut(), Ordering::Release);
         std::mem::replace(&mut owned, table)
@@ -85,10 +86,11 @@ impl Stack {
     /// The table, for one call.
     ///
     /// # Safety
-    /// Until the reference is gone, what [`set`](Self::set) gives back is kept.
+    /// The table that a [`set`](Self::set) returns is kept until the reference is gone.
     #[inline]
     pub(crate) unsafe fn current(&self) -> &CollTable {
-        // SAFETY: `owned` keeps what `current` points to, and then, by the caller's word, somebody else.
+        // SAFETY: `owned` keeps the table of `current`; after a change, the caller guarantees that
+        // something else keeps it.
         unsafe { &*self.current.load(Ordering::Acquire) }
     }
 }

@@ -8,7 +8,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Says what is wrong with a root.
+    /// Checks a root; the error text says what is wrong.
     pub(super) fn check_root(&self, root: usize) -> Result<(), String> {
         let size = self.size;
         match root < size {

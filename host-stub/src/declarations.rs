@@ -10,10 +10,10 @@ use crate::device::{CUDA, LEVEL, PRETENDED, PRETENDED_BYTES};
 use crate::job::{RANKS_PER_NODE, TRACE};
 use crate::win::{HUGE_PAGES, TABLE};
 
-/// What the names of these parameters start with, and no others.
+/// The prefix of the host's parameter names; no other component's parameters have this prefix.
 pub const PREFIX: &str = "host_";
 
-/// All of them.
+/// All parameters of the host.
 pub static DECLARATIONS: [&Declaration; 13] = [
     &VERBOSE,
     &PROGRESS_THREAD,
@@ -30,7 +30,8 @@ pub static DECLARATIONS: [&Declaration; 13] = [
     &TRACE,
 ];
 
-/// What the host no longer has. A setting of one ends the job with the reason.
+/// The parameters that the host no longer has. A setting of a removed parameter ends the job with
+/// the reason.
 pub static REMOVED: [Removed; 4] = [
     Removed::new(
         "host_coll_hierarchy",

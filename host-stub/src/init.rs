@@ -9,8 +9,8 @@ use crate::declarations::{DECLARATIONS, PREFIX, REMOVED};
 use crate::job::{Job, JobError, JobOptions};
 
 impl Job {
-    /// Joins the job that this process was started in, or makes one of its own: bootstrap, plugin,
-    /// modules, exchange of addresses, connections to all ranks, and a fence.
+    /// Joins the job that this process was started in, or makes a job of one process: bootstrap,
+    /// plugin, modules, exchange of addresses, connections to all ranks, and a fence.
     pub fn init(options: JobOptions) -> Result<Arc<Job>, JobError> {
         let params = Arc::new(Params::from_system(&options.settings)?);
         params.read(|registry| registry.refuse(&REMOVED))?;
@@ -18,7 +18,7 @@ impl Job {
         let named = (bootstrap.size() > 1).then(|| bootstrap.rank());
         log::init(&params, named)?;
         let job = Job::with(options, Arc::clone(&params), bootstrap)?;
-        // Every rank has the same settings; one tells of them.
+        // Every rank has the same settings, so only rank 0 warns.
         if job.rank() == 0 {
             warn_of_settings(&params);
         }
@@ -26,9 +26,9 @@ impl Job {
     }
 }
 
-/// Tells of settings that mean nothing.
+/// Warns of settings that have no meaning.
 fn warn_of_settings(params: &Params) {
-    // A value that does not fit is an error of the call that uses the parameter.
+    // An invalid value is an error of the call that uses the parameter.
     let misfits: Vec<_> = DECLARATIONS
         .into_iter()
         .filter(|declaration| params.declare(declaration).is_err())

@@ -27,7 +27,7 @@ use crate::device::{Devices, OfWindows, Support};
 use crate::loader::{self, Component, EndpointRef, Failure, HostServices, Plugin, Transport};
 use slots::Slots;
 
-/// How many ranks share a node, for trying on one machine what happens over several.
+/// The number of ranks that share a node; a test on one machine can thereby simulate several nodes.
 pub static RANKS_PER_NODE: Declaration = Declaration::new(
     "host_ranks_per_node",
     Kind::Int,
@@ -42,7 +42,7 @@ pub static RANKS_PER_NODE: Declaration = Declaration::new(
     max: i32::MAX as i64,
 });
 
-/// The file of the trace ([`trace`](crate::trace)).
+/// The file to which the host writes its trace ([`trace`](crate::trace)).
 pub static TRACE: Declaration = Declaration::new("host_trace", Kind::String, Value::str(""))
     .help(
         "File to which each rank writes a trace: calls, operations, completions, progress. The host, the process id and, if \
@@ -50,23 +50,25 @@ pub static TRACE: Declaration = Declaration::new("host_trace", Kind::String, Val
     )
     .level(ParamLevel::USER_DETAIL);
 
-/// This process as a rank of a job, connected to every rank. Shared as an `Arc`; any thread may
-/// call, within the level of its [`JobOptions`].
+/// This process as a rank of a job, connected to every rank. The job is shared as an `Arc`; any
+/// thread may call, within the thread level of its [`JobOptions`].
 pub struct Job {
-    // First: its thread uses the transport.
+    // The runtime is dropped first, because its thread uses the transport.
     runtime: Runtime,
-    // Before the transport, as the next: what layers keep may be registered with it.
+    // `slots`, `windows` and `devices` are dropped before the transport, because layers may have
+    // registered memory with the transport.
     slots: Slots,
-    // As the slots: it keeps what is left of windows.
+    // The memory of windows that could not be freed.
     windows: Arc<Context>,
-    // The transport ends before the bootstrap: ending it may still log with this rank's name.
+    // The transport is dropped before the bootstrap, because the drop may log with this rank's
+    // number.
     transport: Transport,
     endpoints: Vec<EndpointRef>,
-    // Before the transport's last clone: it holds registrations.
+    // The devices hold registrations of the transport.
     devices: Arc<Devices>,
     failure: Arc<Failures>,
     params: Arc<Params>,
-    /// Ranks of a pretended node; 0 for none.
+    /// The number of ranks of a simulated node; 0 if no nodes are simulated.
     ranks_per_node: u32,
     thread_level: ThreadLevel,
     bootstrap: Arc<dyn Bootstrap>,
@@ -89,14 +91,15 @@ impl Job {
             params: Arc::clone(&params),
             bootstrap: Arc::clone(&bootstrap),
         };
-        // SAFETY: the caller that named the file in the options vouches for it; else it is the one that the user's
-        // environment names or that is installed beside this program, trusted as the program is.
+        // SAFETY: a caller that named the file in the options guarantees that the file is safe to load. Otherwise
+        // the user's environment names the file, or the file is installed beside this program; both are trusted as
+        // this program is.
         let plugin = unsafe { Plugin::open(&path, services) }?;
         let component = Component::open(plugin)?;
         let plan = crt::Plan::make(&params, options.level)?;
         let thread_level = plan.transport_level(options.level);
-        // SAFETY: Multiple asks nothing of the caller; a weaker level was promised by the caller that
-        // called `assume_threads`, and is no weaker here.
+        // SAFETY: the level Multiple requires nothing of the caller. The caller of `assume_threads` promised a
+        // weaker level, and the level here is at least that.
         let mut transports = unsafe { component.init(thread_level) }?;
         let mut transport = transports.swap_remove(best(&transports));
         let mut recorder = None;
@@ -109,12 +112,12 @@ impl Job {
         let known = Arc::clone(&failure);
         bootstrap.give_up_when(Box::new(move || known.lost().map(Failure::to_string)));
 
-        // The addresses that init published become visible here.
+        // This fence makes the addresses that `init` published visible to all ranks.
         bootstrap.fence(&mut || {
             transport.progress();
         })?;
         let endpoints = connect(&transport, bootstrap.size())?;
-        // Nobody sends before everybody can receive.
+        // No rank sends before all ranks can receive.
         bootstrap.fence(&mut || {
             transport.progress();
         })?;
@@ -156,13 +159,14 @@ impl Job {
         self.bootstrap.rank()
     }
 
-    /// Ranks of the job.
+    /// The number of ranks of the job.
     pub fn size(&self) -> u32 {
         self.bootstrap.size()
     }
 
-    /// The node of a rank: ranks with the same number share memory, unless something between them
-    /// (a container) keeps them apart. As the launcher says, or as [`RANKS_PER_NODE`] pretends.
+    /// The number of the node that a rank runs on. Ranks of the same node can share memory, unless
+    /// a container separates them. The launcher reports the nodes; [`RANKS_PER_NODE`] replaces its
+    /// report.
     pub fn node(&self, rank: u32) -> u32 {
         match self.ranks_per_node {
             0 => self.bootstrap.node(rank),
@@ -170,12 +174,13 @@ impl Job {
         }
     }
 
-    /// The use of threads that the transport was promised.
+    /// The thread level that was promised to the transport.
     pub fn thread_level(&self) -> ThreadLevel {
         self.thread_level
     }
 
-    /// What a layer keeps with the job, by its type; made by the first call. Not for hot paths.
+    /// The object of type `T` that a layer keeps with the job; the first call makes the object. Not
+    /// for hot paths.
     pub(crate) fn slot<T: Kept + Default>(&self) -> &T {
         self.slots.get()
     }
@@ -186,19 +191,20 @@ impl Job {
         &self.devices
     }
 
-    /// What this job can do about devices, and why no more: the attribute of the seed.
+    /// The level of device support of this job, and the reason why the level is not higher. The
+    /// seed's attribute returns the same.
     pub fn device_support(&self) -> Support {
         device_support(&self.transport, &self.devices, &self.params)
     }
 
-    /// The transport that windows use: of the plugin's modules the one with the highest
-    /// exclusivity, of equals the one with the lowest latency.
+    /// The transport that windows use: the plugin's module with the highest exclusivity; among
+    /// equals, the module with the lowest latency.
     #[inline]
     pub fn transport(&self) -> &Transport {
         &self.transport
     }
 
-    /// The way to a rank, this one included.
+    /// The endpoint of a rank, which may be this rank.
     #[inline]
     pub fn endpoint(&self, rank: u32) -> Result<EndpointRef, JobError> {
         self.endpoints
@@ -210,13 +216,13 @@ impl Job {
             })
     }
 
-    /// How calls wait: the mode, the thread level provided, and what makes progress.
+    /// The runtime: the mode, the thread level provided, and the threads that make progress.
     #[inline]
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
     }
 
-    /// The other processes, out of band.
+    /// The bootstrap, which reaches the other processes out of band.
     pub fn bootstrap(&self) -> &Arc<dyn Bootstrap> {
         &self.bootstrap
     }
@@ -226,55 +232,55 @@ impl Job {
         &self.params
     }
 
-    /// Gives every rank what each rank gave, in the order of the ranks; collective. Progresses the
-    /// transport while waiting.
+    /// Distributes the data of every rank to all ranks, in the order of the ranks; collective.
+    /// Progresses the transport while waiting.
     pub fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
         Ok(self.bootstrap.allgather(data, &mut || {
             self.runtime.engine().visit();
         })?)
     }
 
-    /// Waits until every rank is here; collective. Progresses the transport while waiting. Says
-    /// nothing about operations under way: flush first.
+    /// Waits until every rank has called `barrier`; collective. Progresses the transport while
+    /// waiting. The call completes no outstanding operations: flush first.
     pub fn barrier(&self) -> Result<(), JobError> {
         Ok(self.bootstrap.fence(&mut || {
             self.runtime.engine().visit();
         })?)
     }
 
-    /// The first failure that the transport reported outside of a completion, such as a peer that
-    /// is gone. Cheap enough to look at in a waiting loop.
+    /// The first failure that the transport reported outside of a completion, such as the failure
+    /// of a peer. The call is cheap enough for a waiting loop.
     #[inline]
     pub fn failed(&self) -> Option<&Failure> {
         self.failure.any()
     }
 
-    /// The first failure that means that a rank will never answer again: it is gone, or was given up.
+    /// The first failure that makes a rank unusable: the rank is dead, or the transport gave up its
+    /// connection.
     #[inline]
     pub fn lost(&self) -> Option<&Failure> {
         self.failure.lost()
     }
 
-    /// The first failure of the module, or of a rank of the job that `concerns` names. As cheap as
-    /// [`failed`](Self::failed) while there is none.
+    /// The first failure of the module, or of a rank of the job for which `concerns` returns true. Without a
+    /// failure, the call is as cheap as [`failed`](Self::failed).
     #[inline]
     pub(crate) fn failed_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
         self.failure.any_among(concerns)
     }
 
-    /// Ends the whole job with an exit code; to be called when this process cannot go on, which
-    /// then exits with that code itself.
+    /// Ends the whole job with an exit code. A process that cannot go on calls this, then exits with the same code.
     pub fn abort(&self, code: u8, message: &str) {
         self.bootstrap.abort(code, message);
     }
 
-    /// Lets layers leave (the world is freed), completes what the calling thread sent, waits for all ranks, and leaves the
-    /// job in good order; collective. Other threads have flushed before, and nothing is sent afterwards. The transport itself ends with the last reference
-    /// to it.
+    /// Ends the layers (the world is freed), completes the operations of the calling thread, waits for all ranks, and
+    /// leaves the job; collective. Other threads flush before the call, and no thread sends afterwards. The drop of the
+    /// last reference to the transport ends the transport.
     pub fn finalize(&self) -> Result<(), JobError> {
         let left = self.slots.leave();
         let flushed = self.transport.flush(None);
-        // The others are not made to wait for ever because of a failure here.
+        // The barrier runs even after a failure here, so that the other ranks do not wait forever.
         self.barrier()?;
         self.bootstrap.finalize()?;
         flushed.ok().map(drop).map_err(|status| JobError::Flush {
@@ -298,8 +304,8 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// The transport that windows use: the one with the highest exclusivity, of equals the one with the lowest latency,
-/// then the first.
+/// The index of the transport that windows use: the highest exclusivity; among equals, the lowest latency; then the
+/// first.
 fn best(transports: &[Transport]) -> usize {
     transports
         .iter()
@@ -321,13 +327,13 @@ fn is_oversubscribed(bootstrap: &dyn Bootstrap) -> bool {
     std::thread::available_parallelism().is_ok_and(|processors| ranks > processors.get())
 }
 
-/// Connects to every rank, or to none.
+/// Connects to every rank; on an error, disconnects all ranks again.
 fn connect(transport: &Transport, size: u32) -> Result<Vec<EndpointRef>, JobError> {
     let procs: Vec<u64> = (0..u64::from(size)).collect();
     let found = transport.connect(&procs)?;
     if let Some(rank) = found.iter().position(Option::is_none) {
         let reached: Vec<EndpointRef> = found.into_iter().flatten().collect();
-        // SAFETY: these were connected above, and nobody else has seen them.
+        // SAFETY: the endpoints were connected above, and no other code has used them.
         if let Err(error) = unsafe { transport.disconnect(&reached) } {
             tracing::warn!("{error}");
         }

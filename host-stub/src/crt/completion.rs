@@ -8,29 +8,29 @@ use osc_engine::win::{Request, WinError};
 use super::cond::{Cond, Misuse};
 use super::runtime;
 
-/// Why nothing could be attached.
+/// The reason why a condition could not be attached to a request.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum AttachError {
     /// The condition refuses.
     #[error(transparent)]
     Misuse(#[from] Misuse),
-    /// The request refuses: it signals something else already ([`WinError::Taken`]), or the thread level does not allow the
-    /// call ([`WinError::Level`]).
+    /// The request refuses: another condition or event is attached ([`WinError::Taken`]), or the thread level does not
+    /// allow the call ([`WinError::Level`]).
     #[error(transparent)]
     Request(#[from] WinError),
 }
 
-/// Signals a condition for a request that it was attached to.
+/// Signals the condition that was attached to a request.
 unsafe extern "C" fn signal_attached(cond: *mut c_void) {
-    // SAFETY: the attaching code keeps the condition until it has been signalled.
+    // SAFETY: the attaching code keeps the condition until the condition has been signalled.
     let cond = unsafe { &*cond.cast_const().cast::<Cond>() };
     if let Err(misuse) = cond.raise_attached() {
         runtime::report("a completed request", misuse);
     }
 }
 
-/// What signals a condition.
+/// A listener that signals `cond`.
 pub(super) fn signals(cond: &Cond) -> Listener {
     Listener {
         call: signal_attached,
@@ -38,20 +38,21 @@ pub(super) fn signals(cond: &Cond) -> Listener {
     }
 }
 
-/// A listener that goes when it was called.
+/// Signals the condition and frees the listener.
 unsafe extern "C" fn signal_once(listener: *mut c_void) {
-    // SAFETY: made by `attach`, and called once.
+    // SAFETY: `attach` made the listener, which is called once.
     let listener = unsafe { Box::from_raw(listener.cast::<(Listener, *mut c_void)>()) };
-    // SAFETY: as the caller of `attach` vouches.
+    // SAFETY: the caller of `attach` guarantees that the condition lives until this signal.
     unsafe { signal_attached(listener.1) };
 }
 
-/// Has a condition signalled when a request's operation is complete, or at once if it is. The request is
-/// still to be ended by [`Request::wait`] or [`Request::test`], which then do not block.
-/// One condition or event at a time: [`WinError::Taken`].
+/// Attaches a condition to a request: the completion of the request's operation signals the condition.
+/// If the operation is already complete, the call signals at once. The caller still ends the request by
+/// [`Request::wait`] or [`Request::test`], which do not block after the signal. A request accepts one
+/// condition or event at a time; otherwise the error is [`WinError::Taken`].
 ///
 /// # Safety
-/// The condition stays where it is until it has been signalled.
+/// The condition does not move until it has been signalled.
 pub unsafe fn attach(request: &Request<'_>, cond: &Cond) -> Result<(), AttachError> {
     cond.attach()?;
     let listener = Listener {
@@ -62,7 +63,8 @@ pub unsafe fn attach(request: &Request<'_>, cond: &Cond) -> Result<(), AttachErr
         listener,
         std::ptr::from_ref(cond).cast_mut().cast::<c_void>(),
     )));
-    // SAFETY: made above, and not attached yet; the caller vouches for the condition.
+    // SAFETY: the listener was made above and is not attached yet; the caller guarantees that the
+    // condition stays.
     let attached = unsafe {
         (*listener).0.data = listener.cast();
         request.attach(&raw const (*listener).0)
@@ -71,23 +73,24 @@ pub unsafe fn attach(request: &Request<'_>, cond: &Cond) -> Result<(), AttachErr
         return Ok(());
     }
     cond.detach();
-    // SAFETY: made above, and attached nowhere.
+    // SAFETY: the listener was made above and is attached nowhere.
     drop(unsafe { Box::from_raw(listener) });
     attached?;
     Ok(super::signal(cond)?)
 }
 
-/// Attaches a condition that stays where it is. `None`: something of the program's is attached.
+/// Attaches a condition that does not move. `None`: the program has already attached a condition or
+/// event.
 ///
 /// # Safety
-/// Condition and listener stay until the condition was signalled or detached.
+/// Condition and listener stay until the condition is signalled or detached.
 pub(super) unsafe fn attach_own(
     completion: &Completion,
     cond: &Cond,
     listener: &Listener,
 ) -> Option<Attached> {
     cond.attach().ok()?;
-    // SAFETY: the caller vouches for the listener.
+    // SAFETY: the caller guarantees that the listener stays.
     let attached = unsafe { completion.attach(listener) }.ok();
     if attached != Some(Attached::Later) {
         cond.detach();
@@ -95,7 +98,8 @@ pub(super) unsafe fn attach_own(
     attached
 }
 
-/// Takes a condition off again. False when the request is completing: the signal comes, or came.
+/// Detaches a condition. False if the request is already completing: the signal has come, or will
+/// come.
 pub(super) fn detach_own(completion: &Completion, cond: &Cond, listener: &Listener) -> bool {
     let detached = completion.detach(listener);
     if detached {

@@ -18,20 +18,20 @@ use std::time::Duration;
 use super::level::LevelError;
 use super::sync::{AtomicPtr, AtomicU32, Ordering, futex_wait, futex_wake, yield_now};
 
-/// Nobody waits.
+/// No thread or task waits.
 const IDLE: u32 = 0;
-/// A signal waits for its waiter.
+/// A signal came before the wait.
 const SIGNALLED: u32 = 1;
 /// A thread waits.
 const THREAD: u32 = 2;
-/// A task is about to wait; its name is being written.
+/// A task is about to wait, and its name is being written.
 const NAMING: u32 = 3;
-/// A task waits, and its name can be read.
+/// A task waits, and its name is readable.
 const TASK: u32 = 4;
-/// Ended by [`Cond::destroy`].
+/// [`Cond::destroy`] ended the condition.
 const DEAD: u32 = 5;
-/// The signal came, and the thread that signalled is in the runtime's `resume`, with the task in hand: the waiter
-/// does not leave before the end of that. Plus [`SIGNALLED`]: the next signal came meanwhile.
+/// The signal came, and the signalling thread is inside the runtime's `resume` with the task. The waiter does not
+/// leave before `resume` returns. `RESUMING` plus [`SIGNALLED`]: the next signal came during `resume`.
 const RESUMING: u32 = 6;
 
 const RESUMED_AGAIN: u32 = RESUMING + SIGNALLED;
@@ -42,40 +42,41 @@ const ATTACHED_MASK: u32 = 0x7ff8;
 const NUDGED: u32 = 1 << 15;
 const SIGNAL: u32 = 1 << 16;
 
-/// Why a condition refuses. It is left as it was.
+/// The reason why a condition refuses a call. The refused call leaves the condition unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// Two waits in a row.
+    /// Two waits without a signal between them.
     #[error(
         "crt_wait on a condition that is waited on already: a condition belongs to one thread or task"
     )]
     TwoWaits,
-    /// Two signals in a row.
+    /// Two signals without a wait between them.
     #[error("crt_signal on a condition that was signalled already: signals and waits alternate")]
     TwoSignals,
-    /// The end of a condition that is still needed.
+    /// The condition cannot be destroyed, because it is in use.
     #[error(
         "the condition is waited on, or attached to a request that is not complete; it lives on"
     )]
     InUse,
-    /// The condition was ended.
+    /// The condition was destroyed.
     #[error("the condition was destroyed")]
     Destroyed,
-    /// Attached to as many requests as can be counted.
+    /// The condition is attached to the maximum number of requests.
     #[error("the condition is attached to 4095 requests, and cannot be to one more")]
     TooMany,
-    /// A wait by a thread that may not call; found in the checking mode, where it would block.
+    /// The thread level does not allow this thread to wait. Only the checking mode detects this,
+    /// and only when the wait would block.
     #[error(transparent)]
     Level(#[from] LevelError),
 }
 
-/// How the wait of a condition began.
+/// The result of beginning a wait.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Begun {
-    /// The signal had come already.
+    /// The signal came before the wait.
     Over,
-    /// To be waited for; the value names the signal.
+    /// The wait has begun; the value names the signal to wait for.
     Waiting(Signal),
 }
 
@@ -83,13 +84,14 @@ pub(crate) enum Begun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Signal(u32);
 
-/// A condition, as C sees it: `crt_cond_t`. All bytes zero is a new one. Belongs to one thread or
-/// task, which waits; anyone signals. It stays where it is while it is waited on or attached.
+/// A condition in C's layout: `crt_cond_t`. A condition whose bytes are all zero is new. A
+/// condition belongs to one thread or task, which waits; any thread may signal. A condition does
+/// not move while a thread or task waits on it, or while it is attached.
 #[repr(C)]
 pub struct Cond {
     word: AtomicU32,
     reserved: u32,
-    /// The task that waits, in state [`TASK`].
+    /// The waiting task, valid in state [`TASK`].
     task: AtomicPtr<c_void>,
 }
 
@@ -110,7 +112,7 @@ impl std::fmt::Debug for Cond {
 }
 
 impl Cond {
-    /// A condition that is on, and not signalled.
+    /// A condition that is on and has no signal.
     pub fn new() -> Cond {
         Cond {
             word: AtomicU32::new(IDLE),
@@ -119,13 +121,13 @@ impl Cond {
         }
     }
 
-    /// Whether nobody waits.
+    /// Whether no thread or task waits.
     pub fn is_on(&self) -> bool {
         matches!(self.word.load(Ordering::Acquire) & STATE, IDLE | SIGNALLED)
     }
 
-    /// Changes the word as `next` says; gives the word before. Acquire and Release in one, so that
-    /// what the signaller did before is seen by the waiter after.
+    /// Replaces the word by the result of `next`; returns the word before. The exchange is both
+    /// Acquire and Release, so the waiter sees the signaller's earlier writes.
     fn change(&self, mut next: impl FnMut(u32) -> Result<u32, Misuse>) -> Result<u32, Misuse> {
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
@@ -136,8 +138,9 @@ impl Cond {
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 ),
-                // A refusal counts only of the newest word, and the thread that takes the pending signal
-                // here sees what the refused one did before: a load alone could be of long ago.
+                // Only the newest word can justify a refusal, because a plain load may return an old
+                // word. The exchange also makes the signaller's writes visible to the thread that takes
+                // the pending signal.
                 Err(misuse) => match self.word.fetch_or(0, Ordering::AcqRel) {
                     newest if newest == word => return Err(misuse),
                     newest => Err(newest),
@@ -150,8 +153,8 @@ impl Cond {
         }
     }
 
-    /// The first half of a wait: takes a signal that has come, or turns the condition off.
-    /// `as_task`: [`name_task`](Self::name_task) comes next.
+    /// The first half of a wait: takes a signal that has come, or turns the condition off. With
+    /// `as_task`, the caller calls [`name_task`](Self::name_task) next.
     #[inline]
     pub(crate) fn begin(&self, as_task: bool) -> Result<Begun, Misuse> {
         let before = self.change(|word| match word & STATE {
@@ -166,11 +169,11 @@ impl Cond {
         })
     }
 
-    /// Takes a signal that has come, as a whole wait; false when none has.
+    /// Performs a whole wait if a signal has come; false if no signal has come.
     #[inline]
     pub(crate) fn take_signal(&self) -> bool {
         let word = self.word.load(Ordering::Relaxed);
-        // A failure, because of another bit, leaves it to `begin`.
+        // If another bit changed, the exchange fails and `begin` takes the signal.
         word & STATE == SIGNALLED
             && self
                 .word
@@ -178,10 +181,10 @@ impl Cond {
                 .is_ok()
     }
 
-    /// Says which task waits. False when the signal came meanwhile: the wait is over.
+    /// Stores the name of the waiting task. False if the signal came meanwhile: the wait is over.
     pub(crate) fn name_task(&self, signal: Signal, task: *mut c_void) -> bool {
         self.task.store(task, Ordering::Relaxed);
-        // Release with the name, for the signaller's Acquire.
+        // Release publishes the name to the signaller's Acquire.
         self.change(|word| {
             if word & STATE == NAMING && word & !(SIGNAL - 1) == signal.0 {
                 Ok(word - NAMING + TASK)
@@ -192,14 +195,14 @@ impl Cond {
         .is_ok()
     }
 
-    /// Whether the signal of a wait has come. Then the wait is over.
+    /// Whether the signal of a wait has come. The wait is over once the signal has come.
     #[inline]
     pub(crate) fn has_come(&self, signal: Signal) -> bool {
         self.word.load(Ordering::Acquire) & !(SIGNAL - 1) != signal.0
     }
 
-    /// Sleeps as a thread until the signal comes, or a nudge, at most for `limit`. True when the
-    /// signal has come; else the wait goes on.
+    /// Sleeps as a thread until a signal or a nudge comes, at most for `limit`. True if the signal
+    /// has come; otherwise the wait goes on.
     pub(crate) fn sleep(&self, signal: Signal, limit: Option<Duration>) -> bool {
         loop {
             let word = self.word.load(Ordering::Acquire);
@@ -216,14 +219,14 @@ impl Cond {
         }
     }
 
-    /// Forgets a nudge. True when the signal of a wait has come.
+    /// Clears a nudge. True if the signal of the wait has come.
     pub(crate) fn take_nudge(&self, signal: Signal) -> bool {
         let word = self.word.fetch_and(!NUDGED, Ordering::AcqRel);
         word & !(SIGNAL - 1) != signal.0
     }
 
-    /// Wakes the waiter without a signal, or keeps it from falling asleep once. The caller sees to it that
-    /// the waiter does not leave meanwhile.
+    /// Wakes the waiter without a signal, or prevents the waiter's next sleep. The caller keeps the waiter
+    /// from leaving during the call.
     pub(crate) fn nudge(&self) {
         let before = self.change(|word| Ok(word | NUDGED));
         match before.unwrap_or(IDLE) & STATE {
@@ -233,13 +236,13 @@ impl Cond {
         }
     }
 
-    /// The task that waits, for one that has found it in a change of the word, whose Acquire comes before
-    /// this; a waiter that stays until then writes no other.
+    /// The waiting task. The caller has found the state [`TASK`] in a change of the word, whose Acquire
+    /// precedes this load; the waiter writes no other name before the caller is done.
     fn named(&self) -> *mut c_void {
         self.task.load(Ordering::Relaxed)
     }
 
-    /// Turns the condition on, and lets the thread or task go on that waited. The condition may be gone
+    /// Turns the condition on, and wakes the waiting thread or task. The condition may no longer exist
     /// when this returns.
     #[inline]
     fn turn_on(&self, detach: u32) -> Result<(), Misuse> {
@@ -259,7 +262,8 @@ impl Cond {
             THREAD => futex_wake(address),
             TASK => {
                 super::resume(self.named());
-                // The last use of the condition. Release: pairs with `settle`.
+                // This is the last use of the condition. Release pairs with the Acquire in
+                // `settle`.
                 self.word.fetch_sub(RESUMING, Ordering::Release);
             }
             SIGNALLED | RESUMED_AGAIN => return Err(Misuse::TwoSignals),
@@ -268,10 +272,10 @@ impl Cond {
         Ok(())
     }
 
-    /// For a task whose wait is over: waits until nobody is about to resume it. Afterwards it may end, and
-    /// its runtime may take back what the name stands for.
+    /// Waits until no thread is about to resume the task; the task's wait is already over. Afterwards the
+    /// task may end, and its runtime may free the object behind the task's name.
     pub(crate) fn settle(&self) {
-        // Acquire: pairs with the end of `turn_on`.
+        // Acquire pairs with the Release at the end of `turn_on`.
         while matches!(
             self.word.load(Ordering::Acquire) & STATE,
             RESUMING | RESUMED_AGAIN
@@ -280,19 +284,19 @@ impl Cond {
         }
     }
 
-    /// Signals.
+    /// Signals the condition.
     #[inline]
     pub(crate) fn raise(&self) -> Result<(), Misuse> {
         self.turn_on(0)
     }
 
-    /// Signals for a request that the condition was attached to, and detaches it from that.
+    /// Signals the condition for a request that it is attached to, and detaches the request.
     #[inline]
     pub(crate) fn raise_attached(&self) -> Result<(), Misuse> {
         self.turn_on(ATTACHED)
     }
 
-    /// Counts a request that will signal.
+    /// Counts a request that will signal the condition.
     pub(crate) fn attach(&self) -> Result<(), Misuse> {
         self.change(|word| match word & STATE {
             DEAD => Err(Misuse::Destroyed),
@@ -302,23 +306,24 @@ impl Cond {
         .map(drop)
     }
 
-    /// Whether a request is to signal yet.
+    /// Whether a request has yet to signal the condition.
     #[inline]
     pub(crate) fn is_attached(&self) -> bool {
-        // Acquire: pairs with the signal, which ends the attachment in the same instruction.
+        // Acquire pairs with the signal, which ends the attachment in the same instruction.
         self.word.load(Ordering::Acquire) & ATTACHED_MASK != 0
     }
 
-    /// Takes a request off the count that will not signal.
+    /// Removes a request that will not signal from the count.
     pub(crate) fn detach(&self) {
-        // Cannot fail: who detaches was counted.
+        // The change cannot fail, because the caller's request was counted.
         let _ = self.change(|word| match word & ATTACHED_MASK {
             0 => Err(Misuse::Destroyed),
             _ => Ok(word - ATTACHED),
         });
     }
 
-    /// Ends the condition. [`Misuse::InUse`]: it is waited on, or attached to a request; it lives on.
+    /// Destroys the condition. [`Misuse::InUse`]: a thread or task waits, or a request is attached;
+    /// the condition stays.
     pub fn destroy(&self) -> Result<(), Misuse> {
         self.change(|word| match (word & STATE, word & ATTACHED_MASK) {
             (DEAD, _) => Err(Misuse::Destroyed),

@@ -21,7 +21,7 @@ fn zero_bytes_are_a_new_condition() {
         assert!(size_of::<Cond>() == 16);
         assert!(align_of::<Cond>() == 8);
     }
-    // SAFETY: integers and a pointer, for which zero is a value.
+    // SAFETY: the fields are integers and a pointer, for which zero is valid.
     let cond: Cond = unsafe { std::mem::zeroed() };
     assert!(cond.is_on());
     cond.raise().unwrap();
@@ -34,7 +34,7 @@ fn two_signals_in_a_row_are_one() {
     cond.raise().unwrap();
     assert_eq!(cond.raise(), Err(Misuse::TwoSignals));
     wait(&cond).unwrap();
-    // Only one was kept.
+    // The condition kept only one signal.
     let Begun::Waiting(signal) = cond.begin(false).unwrap() else {
         panic!("a second signal was kept");
     };
@@ -98,16 +98,16 @@ fn a_task_is_named_to_its_signaller() {
         panic!("signalled by nobody");
     };
     assert!(cond.name_task(signal, task));
-    // No hooks are set, so nobody is resumed; that is said, and the wait is over.
+    // No hooks are set, so no task is resumed. The host logs this, and the wait is over.
     cond.raise().unwrap();
     assert!(cond.has_come(signal));
     cond.settle();
     assert!(cond.is_on());
-    // The next signal comes early.
+    // The next signal comes before the wait.
     cond.raise().unwrap();
     assert_eq!(cond.raise(), Err(Misuse::TwoSignals));
     wait(&cond).unwrap();
-    // A signal that comes before the name.
+    // The signal comes before the name.
     let Begun::Waiting(signal) = cond.begin(true).unwrap() else {
         panic!("signalled by nobody");
     };

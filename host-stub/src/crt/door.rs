@@ -10,7 +10,7 @@ use super::engine::{Blocking, Engine};
 use super::level::{Checker, Entered};
 use super::waits::set_watched;
 
-/// What a call of a window waits for.
+/// The condition that a call of a window waits for, as a [`Blocking`].
 struct As<'a>(&'a dyn Until);
 
 impl Blocking for As<'_> {
@@ -30,7 +30,7 @@ impl Blocking for As<'_> {
     }
 }
 
-/// Windows wait as the runtime's mode says.
+/// Lets windows wait in the runtime's mode.
 pub(crate) struct Waits(pub(crate) Arc<Engine>);
 
 impl Waiter for Waits {

@@ -11,41 +11,42 @@ use crate::loader::Transport;
 use osc_engine::door::Pace;
 use plugin_api::Stats;
 
-/// Something that is waited for.
+/// A condition that a call waits for.
 pub trait Blocking: Sync {
-    /// What ends the wait early.
+    /// The error that ends the wait early.
     type Error;
 
-    /// Whether another process ends the wait by writing to shared memory, which no progress of this
-    /// one brings about: looks are cheap then, and come first.
+    /// Whether another process ends the wait by a write to shared memory, without progress of this
+    /// process. Reads of that memory are cheap, and precede progress.
     const NEAR: bool = false;
 
-    /// Whether the wait is over. Asked by any thread that makes progress, often: quick, and never blocks.
+    /// Returns whether the wait is over. Any thread that makes progress calls this often, so it is fast
+    /// and never blocks.
     fn is_done(&self) -> bool;
 
-    /// Asked now and then: an error ends the wait.
+    /// Checks for errors now and then; an error ends the wait.
     fn look(&self) -> Result<(), Self::Error>;
 
     /// The error for a failure of the transport's progress.
     fn progress_failed(&self, code: i32) -> Self::Error;
 }
 
-/// Something besides the transport that needs progress, such as collectives under way.
+/// An object besides the transport that needs progress, such as outstanding collectives.
 pub trait Source: Send + Sync {
-    /// Does what can be done now; true when something moved. Any thread calls, and may call while
-    /// another does.
+    /// Does all that is possible now; true if something moved. Any thread may call, also while
+    /// another thread is inside the call.
     fn progress(&self) -> bool;
 }
 
-/// How many sources have something under way; each counts itself in and out. As long as it is zero
-/// no source is asked for progress, and the progress thread does not stay awake for one.
+/// The number of sources with outstanding work; each source updates the number itself. While the
+/// number is zero, no source is asked for progress, and the progress thread does not stay awake.
 #[derive(Clone, Debug, Default)]
 pub struct Busy(Arc<AtomicUsize>);
 
 impl Busy {
-    /// A source has something under way, or has no more.
+    /// Counts the source in or out.
     pub fn set(&self, busy: bool) {
-        // Relaxed: a thread that must know is woken, or makes progress itself.
+        // Relaxed is enough: a thread that must see the number is woken, or makes progress itself.
         if busy {
             self.0.fetch_add(1, Ordering::Relaxed);
         } else {
@@ -59,7 +60,7 @@ impl Busy {
     }
 }
 
-/// Where the spin before a thread sleeps begins, in visits.
+/// The initial number of visits for which a thread spins before it sleeps.
 pub(super) const SPIN_MIN: u32 = 16;
 
 /// Makes a job's progress.
@@ -69,13 +70,14 @@ pub struct Engine {
     /// Whether this node has more ranks than processors.
     pub(super) oversubscribed: bool,
     pub(super) queue: WaitQueue,
-    /// How long a thread spins before it sleeps; follows what spinning brought lately.
+    /// The number of visits for which a thread spins before it sleeps; adapts to the recent
+    /// successes of spinning.
     pub(super) spin: AtomicU32,
     sources: RwLock<Vec<Arc<dyn Source>>>,
     busy: Busy,
-    /// What the progress thread's last visit failed with; 0 as long as they succeed.
+    /// The status of the progress thread's last failed visit; 0 if the last visit succeeded.
     trouble: AtomicI32,
-    /// As the runtime's, for waits that know no job.
+    /// The runtime's checker, for waits that know no job.
     checker: Option<Arc<Checker>>,
 }
 
@@ -100,7 +102,7 @@ impl Engine {
         }
     }
 
-    /// Begins a call, if the thread level allows it to this thread.
+    /// Begins a call; an error if the thread level does not allow this thread to call.
     pub(super) fn enter(&self, call: &'static str) -> Result<Option<Entered<'_>>, LevelError> {
         self.checker
             .as_deref()
@@ -108,7 +110,7 @@ impl Engine {
             .transpose()
     }
 
-    /// What a blocking call blocks.
+    /// The mode: what a blocking call blocks.
     pub fn mode(&self) -> Mode {
         self.mode
     }
@@ -122,22 +124,22 @@ impl Engine {
         self.queue.progress_thread().is_some()
     }
 
-    /// Adds something that needs progress, until it is removed or the job ends. It counts itself in `busy`
-    /// ([`Self::busy`]) while it has something under way.
+    /// Adds a source that needs progress, until the source is removed or the job ends. The source counts itself
+    /// in `busy` ([`Self::busy`]) while it has outstanding work.
     pub fn add_source(&self, source: Arc<dyn Source>) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         sources.push(source);
     }
 
-    /// Removes a source, whose progress is not made any more when this returns. Not called by a source that
-    /// makes progress.
+    /// Removes a source; after the call, no thread makes the source's progress. A source must not call this from
+    /// its own progress.
     pub(crate) fn remove_source(&self, source: &Arc<dyn Source>) {
         let mut sources = self.sources.write().unwrap_or_else(PoisonError::into_inner);
         sources.retain(|other| !Arc::ptr_eq(other, source));
     }
 
-    /// What the progress thread's last visit failed with. A wait that makes no progress itself ends with it, as it
-    /// would with a failure of its own progress call.
+    /// The status of the progress thread's last failed visit. A wait that makes no progress itself ends with this
+    /// failure, as with a failure of its own progress call.
     #[inline]
     pub(crate) fn trouble(&self) -> Option<i32> {
         match self.trouble.load(Ordering::Relaxed) {
@@ -146,7 +148,7 @@ impl Engine {
         }
     }
 
-    /// Notes how a visit of the progress thread went.
+    /// Records the outcome of a visit of the progress thread.
     pub(super) fn visited(&self, completed: i32) {
         let code = completed.min(0);
         if self.trouble.load(Ordering::Relaxed) != code {
@@ -154,7 +156,8 @@ impl Engine {
         }
     }
 
-    /// Looks at the progress and at what is waited for, for one that has others make progress.
+    /// Checks the progress thread's status and the condition, for a wait that makes no progress
+    /// itself.
     pub(super) fn look<B: Blocking>(&self, what: &B) -> Result<(), B::Error> {
         match self.trouble() {
             Some(code) => Err(what.progress_failed(code)),
@@ -162,12 +165,13 @@ impl Engine {
         }
     }
 
-    /// The count of sources with something under way.
+    /// The number of sources with outstanding work.
     pub fn busy(&self) -> &Busy {
         &self.busy
     }
 
-    /// Makes progress once. The number of completions, or more where it served peers, or a negative status.
+    /// Makes progress once. Returns the number of completions, a larger number if progress served peers, or
+    /// a negative status.
     #[inline]
     pub fn progress(&self) -> i32 {
         let completed = self.transport.progress();
@@ -178,7 +182,8 @@ impl Engine {
         if completed < 0 || !moved {
             return completed;
         }
-        // Peers wait for what the sources posted, and this may be the last look for long.
+        // Peers wait for the operations that the sources posted, and the next progress may come
+        // late.
         match self.transport.progress() {
             failed if failed < 0 => failed,
             more => completed.saturating_add(more).saturating_add(1),
@@ -187,7 +192,7 @@ impl Engine {
 
     #[inline(never)]
     fn progress_sources(&self) -> bool {
-        // Not `read`: this may run inside a source while a thread adds another one.
+        // `read` could deadlock: this may run inside a source while a thread adds another source.
         let Ok(sources) = self.sources.try_read() else {
             return false;
         };
@@ -196,14 +201,13 @@ impl Engine {
             .fold(false, |moved, source| source.progress() | moved)
     }
 
-    /// Whether operations, or sources, are under way that nobody need wait for.
+    /// Whether operations or sources are outstanding, even if no call waits for them.
     pub(super) fn is_busy(&self) -> bool {
         let outstanding = |stats: Stats| stats.posted > stats.completed + stats.failed;
         self.busy.any() || self.transport.stats().is_ok_and(outstanding)
     }
 
-    /// Notes that a waiter wants to be signalled and makes no progress itself. Wakes the progress thread, if there is
-    /// one.
+    /// Records that a waiter wants a signal and makes no progress itself. Wakes the progress thread, if there is one.
     #[inline]
     pub(crate) fn awaited(&self) {
         self.queue.wake_progress_thread();
@@ -219,7 +223,7 @@ impl Engine {
         completed
     }
 
-    /// Progress inside a loop of another kind, such as one that waits for the launcher.
+    /// Makes progress inside a loop of another kind, such as a wait for the launcher.
     pub(crate) fn visit(&self) {
         match self.queue.try_take() {
             Some(_token) => self.drive(),
@@ -230,7 +234,7 @@ impl Engine {
         }
     }
 
-    /// One visit of a loop that tries something again, such as a post that found no room.
+    /// One visit of a loop that retries, such as the retry of a post that found no room.
     #[inline]
     pub(crate) fn step<E>(
         &self,

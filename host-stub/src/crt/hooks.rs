@@ -10,19 +10,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 /// The functions of a tasking runtime. Each claimed function must be set.
 ///
-/// `resume` may be called before `suspend` was entered for the same wait, from any thread: then that
-/// suspend returns at once, or the wait is over without one and a resume is left over, which ends a later
-/// suspend early. `suspend` may return early; it is called again. No `resume` is under way any more, and
-/// none comes, when a wait returns: the task may end then.
+/// `resume` may be called from any thread, and before `suspend` was entered for the same wait. `suspend`
+/// then returns at once. If the wait ended without a `suspend`, the left-over resume ends a later suspend
+/// early. `suspend` may return early; the host then calls `suspend` again. When a wait returns, no
+/// `resume` for it is running or will come, so the task may end.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Hooks {
-    /// What the runtime can do: [`CAN_SUSPEND`] and [`CAN_YIELD`].
+    /// The abilities of the runtime: [`CAN_SUSPEND`] and [`CAN_YIELD`].
     pub claims: u32,
-    /// The task that calls; NULL outside of any, where a wait blocks the thread.
+    /// Returns the calling task, or NULL outside of a task; a wait then blocks the thread.
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
-    /// Takes the calling task, which is `task`, off its thread until it is resumed.
+    /// Suspends the calling task, `task`, until `resume` is called for it.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
-    /// Lets a task go on that is suspended, or is about to be. Must neither block nor run the task itself.
+    /// Lets a task continue that is suspended or about to be suspended. The function must neither block
+    /// nor run the task itself.
     pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,
@@ -33,22 +34,22 @@ pub const CAN_SUSPEND: u32 = 1;
 /// The runtime has `running` and `yield_now`.
 pub const CAN_YIELD: u32 = 2;
 
-/// Why a table of hooks is refused.
+/// The reason why a table of hooks is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HooksError {
-    /// A claim without its functions, or one that nobody knows.
+    /// A claim without its functions, or an unknown claim.
     #[error("hooks: the runtime claims that it can {claim}, but {missing}")]
     Claim {
-        /// What is claimed.
+        /// The claim.
         claim: &'static str,
-        /// What is missing.
+        /// The missing function.
         missing: &'static str,
     },
-    /// No claim at all.
+    /// No claim.
     #[error("hooks: the runtime claims neither suspend nor yield, so there is nothing to call")]
     Nothing,
-    /// Other hooks while tasks wait by those that are set.
+    /// Other hooks, while tasks wait with the hooks that are set.
     #[error(
         "hooks: a task waits by those that are set, and is to be resumed by them; set others when none waits"
     )]
@@ -59,13 +60,13 @@ pub enum HooksError {
          before init call crt_set_hooks, or with OpenMP crt_omp_yield_in_waits of crt_omp.h"
     )]
     NoneSet,
-    /// Hooks after a job was joined that asked for task mode and did not get it.
+    /// Hooks that come after the join of a job that asked for task mode and was refused.
     #[error(
         "hooks: the job asked for task mode and was given thread mode, where no wait uses hooks; set \
          them before init"
     )]
     TooLate,
-    /// Hooks that suspend only, in a job without a progress thread.
+    /// Hooks that can only suspend, in a job without a progress thread.
     #[error(
         "hooks: the runtime only suspends tasks, and nobody makes progress while all are suspended; \
          leave host_progress_thread at -1, set it to 1, or give a yield function"
@@ -75,7 +76,7 @@ pub enum HooksError {
 
 static HOOKS: RwLock<Option<Arc<Hooks>>> = RwLock::new(None);
 
-/// The hooks as the waiting side uses them: complete for what they claim.
+/// The hooks from the waiting side; every claimed function is set.
 #[derive(Clone)]
 pub(crate) struct Tasks(Arc<Hooks>);
 
@@ -109,13 +110,13 @@ fn check(hooks: &Hooks) -> Result<(), HooksError> {
     Ok(())
 }
 
-/// Sets the hooks of this process's tasking runtime; `None` takes them away. A job is given task mode
-/// only if hooks are set when it is joined; waits that begin afterwards use those that are set then. An
-/// error leaves the earlier ones: [`HooksError::InUse`] while any task waits by them,
-/// [`HooksError::TooLate`] in a job that was refused task mode for want of hooks.
+/// Sets the hooks of this process's tasking runtime; `None` removes the hooks. A job gets task mode
+/// only if hooks are set when the process joins the job. Later waits use the hooks that are set when
+/// the wait begins. An error keeps the earlier hooks: [`HooksError::InUse`] while a task waits with
+/// them; [`HooksError::TooLate`] in a job that was refused task mode for lack of hooks.
 ///
 /// # Safety
-/// The functions do what the table says, and stay as long as they are set.
+/// The functions do what the table says, and stay valid while they are set.
 pub unsafe fn set_hooks(hooks: Option<&Hooks>) -> Result<(), HooksError> {
     let checked = match hooks {
         None => None,
@@ -131,7 +132,8 @@ pub unsafe fn set_hooks(hooks: Option<&Hooks>) -> Result<(), HooksError> {
         }
     };
     let mut set = HOOKS.write().unwrap_or_else(PoisonError::into_inner);
-    // Each wait has a reference, taken with the lock, and so has each resume until it is over.
+    // Each wait holds a reference that it took under the lock, and each resume holds a reference
+    // until it ends.
     if set.as_ref().is_some_and(|set| Arc::strong_count(set) > 1) {
         return Err(HooksError::InUse);
     }
@@ -143,8 +145,8 @@ fn only_suspends(hooks: &Hooks) -> bool {
     hooks.claims & CAN_YIELD == 0
 }
 
-/// Whether tasks can wait without their threads by the hooks that are set, in a job with or without a
-/// progress thread; an error says why not.
+/// Checks that tasks can wait without blocking their threads, in a job with or without a progress
+/// thread; an error names the obstacle.
 pub(super) fn can_keep_tasks(progress_thread: bool) -> Result<(), HooksError> {
     let set = HOOKS.read().unwrap_or_else(PoisonError::into_inner);
     match set.as_ref() {
@@ -156,24 +158,24 @@ pub(super) fn can_keep_tasks(progress_thread: bool) -> Result<(), HooksError> {
     }
 }
 
-/// The hooks and the task that calls, if it is one.
+/// The hooks and the calling task; `None` outside of a task.
 pub(crate) fn running_task() -> Option<(Tasks, *mut c_void)> {
     let hooks = HOOKS
         .read()
         .unwrap_or_else(PoisonError::into_inner)
         .clone()?;
-    // SAFETY: `set_hooks` requires functions that may be called from any thread.
+    // SAFETY: `set_hooks` requires functions that any thread may call.
     let task = unsafe { (hooks.running?)() };
     (!task.is_null()).then_some((Tasks(hooks), task))
 }
 
-/// Lets a suspended task go on.
+/// Lets a suspended task continue.
 pub(crate) fn resume(task: *mut c_void) {
     let hooks = HOOKS.read().unwrap_or_else(PoisonError::into_inner).clone();
     match hooks.and_then(|hooks| hooks.resume) {
-        // SAFETY: the task was named by these hooks, and waits for this.
+        // SAFETY: these hooks named the task, and the task waits for this call.
         Some(resume) => unsafe { resume(task) },
-        // They are not changed while a task waits, and what can suspend can resume.
+        // Hooks do not change while a task waits, and hooks that can suspend can resume.
         None => tracing::error!("a task cannot be resumed: no hooks are set"),
     }
 }
@@ -189,14 +191,14 @@ impl Tasks {
 
     pub(crate) fn suspend(&self, task: *mut c_void) {
         if let Some(suspend) = self.0.suspend {
-            // SAFETY: `task` is the calling one, as `running` said.
+            // SAFETY: `running` returned `task`, so it is the calling task.
             unsafe { suspend(task) }
         }
     }
 
     pub(crate) fn yield_now(&self) {
         if let Some(yield_now) = self.0.yield_now {
-            // SAFETY: `set_hooks` requires functions that may be called from any thread.
+            // SAFETY: `set_hooks` requires functions that any thread may call.
             unsafe { yield_now() }
         }
     }
@@ -258,7 +260,7 @@ mod tests {
         ] {
             let error = check(&hooks).unwrap_err().to_string();
             assert!(error.contains(wanted), "{error}");
-            // SAFETY: refused, so never called.
+            // SAFETY: the hooks are refused, so the host never calls them.
             assert!(unsafe { set_hooks(Some(&hooks)) }.is_err());
         }
         let yields = Hooks {

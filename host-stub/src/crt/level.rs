@@ -11,12 +11,12 @@ use super::waits::is_watched;
 use crate::base::trace::{NO_RANK, monotonic};
 use crate::loader::Recorder;
 
-/// Whether the host checks that threads keep to their level.
+/// Whether the host checks that threads respect the thread level.
 pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value::Bool(false))
     .help("Refuses calls that break the thread level provided at init")
     .level(ParamLevel::USER_BASIC);
 
-/// How threads and tasks use the host. MPI's four levels, and one more.
+/// The use of the host by threads and tasks. The levels are MPI's four and one more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
@@ -24,11 +24,11 @@ pub enum Level {
     Single = 0,
     /// Only the thread that joined the job calls.
     Funneled = 1,
-    /// Any thread calls, one at a time.
+    /// Any thread calls; calls do not overlap.
     Serialized = 2,
-    /// Any threads call at once.
+    /// Any threads call at the same time.
     Multiple = 3,
-    /// Any tasks call at once, and a blocking call blocks its task only.
+    /// Any tasks call at the same time, and a blocking call blocks only its task.
     TaskMultiple = 4,
 }
 
@@ -45,7 +45,7 @@ impl Level {
         })
     }
 
-    /// The mode that goes with the level when none was chosen.
+    /// The default mode of the level.
     pub const fn mode(self) -> Mode {
         match self {
             Level::Single | Level::Funneled | Level::Serialized => Mode::Master,
@@ -54,7 +54,7 @@ impl Level {
         }
     }
 
-    /// The least level that a mode needs.
+    /// The lowest level that a mode needs.
     pub const fn needed_by(mode: Mode) -> Level {
         match mode {
             Mode::Master => Level::Funneled,
@@ -63,9 +63,9 @@ impl Level {
         }
     }
 
-    /// What a program is given that asks for a level, in the mode that is used: the one that it chose,
-    /// if it chose one, or what can be kept of it. The mode decides: master gives no more than funneled,
-    /// thread gives multiple, task gives task multiple.
+    /// The level that a program gets. `requested` is the level that the program asked for, `mode` the
+    /// mode in use, and `chosen` says whether the program chose the mode. The mode decides: master
+    /// provides at most funneled, thread provides multiple, and task provides task multiple.
     pub fn provided(requested: Level, mode: Mode, chosen: bool) -> Level {
         match mode {
             _ if !chosen && mode == requested.mode() => requested,
@@ -105,13 +105,14 @@ impl From<ThreadLevel> for Level {
 pub struct LevelError {
     /// The call.
     pub call: &'static str,
-    /// What is not allowed.
+    /// The violation.
     pub what: &'static str,
-    /// The level.
+    /// The provided level.
     pub provided: Level,
 }
 
-/// A number of the calling thread, not 0 and no other living thread's.
+/// A number that identifies the calling thread: not 0, and different from the numbers of all other living
+/// threads.
 fn this_thread() -> usize {
     thread_local! {
         static PLACE: u8 = const { 0 };
@@ -119,29 +120,30 @@ fn this_thread() -> usize {
     PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
-/// Calls of less than this many nanoseconds are left out of the trace, except locks, whose holders others wait for.
+/// The trace omits calls that last less than this many nanoseconds, except locks, because other ranks wait for
+/// their holders.
 const SHORT: u64 = 1_000;
 
-/// Watches calls: that they keep to the level, where the host is told to check, and for how long they last, where a trace
-/// is written.
+/// Watches calls: checks the thread level if `host_check` is set, and measures durations if a trace is written.
 pub struct Checker {
     provided: Level,
     checks: bool,
     trace: Option<Arc<Recorder>>,
     /// The thread that joined the job.
     main: usize,
-    /// The thread that is in a call, under [`Level::Serialized`].
+    /// The thread inside a call, under [`Level::Serialized`].
     inside: AtomicUsize,
 }
 
-/// A call under way. Ends when dropped. One pointer, because every call has one, and nearly all have nothing to end.
+/// A running call. The drop ends the call. The type is one pointer, because every call has an `Entered` and almost
+/// no call has work at its end.
 pub struct Entered<'a>(Option<Box<Ending<'a>>>);
 
-/// What is to be done at the end of a call.
+/// The work at the end of a call.
 struct Ending<'a> {
-    /// Says which thread is inside.
+    /// The word that names the thread inside.
     inside: Option<&'a AtomicUsize>,
-    /// The trace, and when the call began.
+    /// The trace, and the time of the call's beginning.
     trace: Option<(&'a Recorder, u64)>,
     call: &'static str,
     /// The process that the call is about.
@@ -149,12 +151,12 @@ struct Ending<'a> {
 }
 
 impl Entered<'_> {
-    /// Whether anything is to be done when the call ends.
+    /// Whether the end of the call has work to do.
     pub(super) fn is_watched(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Says which process the call is about.
+    /// Sets the process that the call is about.
     pub(crate) fn about(&mut self, process: u64) {
         if let Some(ending) = &mut self.0 {
             ending.peer = process;
@@ -164,7 +166,7 @@ impl Entered<'_> {
 }
 
 impl Ending<'_> {
-    /// Has the trace know of the call, in case that it never ends.
+    /// Records the beginning of the call in the trace, in case the call never ends.
     fn begin(&self) {
         if let Some((trace, began)) = self.trace {
             trace.call_begins(self.call, self.peer, began);
@@ -197,7 +199,8 @@ impl From<LevelError> for osc_engine::win::WinError {
 }
 
 impl Checker {
-    /// Watches calls from here on; the calling thread is the one that joined the job. `None` if there is nothing to do.
+    /// Starts to watch calls; the calling thread is the thread that joined the job. `None` if there is nothing to
+    /// watch.
     pub(super) fn new(
         provided: Level,
         checks: bool,
@@ -216,9 +219,9 @@ impl Checker {
         }
     }
 
-    /// Begins a call of this thread, or says why it may not be made.
+    /// Begins a call of this thread, or returns the reason why this thread may not call.
     pub fn enter(&self, call: &'static str) -> Result<Entered<'_>, LevelError> {
-        // The host itself, which asks a layer or runs a callback while it makes progress.
+        // The host itself calls: it asks a layer or runs a callback while it makes progress.
         if is_watched() {
             return Ok(Entered(None));
         }
@@ -234,7 +237,7 @@ impl Checker {
         Ok(Entered(ends.then(|| Box::new(ending))))
     }
 
-    /// Whether this thread is now the one inside.
+    /// Returns whether this thread became the thread inside.
     fn check(&self, call: &'static str) -> Result<bool, LevelError> {
         let refuse = |what| LevelError {
             call,
@@ -248,8 +251,8 @@ impl Checker {
                 Err(refuse("called from another thread than joined the job"))
             }
             Level::Serialized => {
-                // Relaxed: only whether two are inside at once is asked, and each thread sees its
-                // own number in order.
+                // Relaxed is enough: the exchange only detects two threads inside at the same time,
+                // and each thread sees its own number in order.
                 match self.inside.compare_exchange(
                     0,
                     this_thread(),
@@ -257,7 +260,7 @@ impl Checker {
                     Ordering::Relaxed,
                 ) {
                     Ok(_) => Ok(true),
-                    // A call inside a call.
+                    // A call inside another call of the same thread.
                     Err(inside) if inside == this_thread() => Ok(false),
                     Err(_) => Err(refuse("called while another thread is in a call")),
                 }
@@ -287,7 +290,7 @@ mod tests {
             provided(Level::Single, Mode::Task, true),
             Level::TaskMultiple
         );
-        // Task mode that cannot be kept, chosen or asked for by the level.
+        // Task mode is not available; the program chose it, or its level implies it.
         for (requested, chosen) in [(Level::Single, true), (Level::TaskMultiple, false)] {
             assert_eq!(provided(requested, Mode::Thread, chosen), Level::Multiple);
         }

@@ -43,7 +43,7 @@ pub(crate) use waits::watched;
 
 use hooks::resume;
 
-/// The name of the task that calls, as its hooks give it; 0 outside of any.
+/// The name of the calling task, as the hooks return it; 0 outside of a task.
 pub fn running_task() -> usize {
     hooks::running_task().map_or(0, |(_, task)| task.addr())
 }

@@ -10,16 +10,17 @@ use std::sync::atomic::{AtomicU8, Ordering};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Mode {
-    /// Only the master thread makes blocking calls, and a wait is a loop of progress.
+    /// Only the master thread makes blocking calls, and a wait is a loop of progress calls.
     Master = 0,
-    /// Any thread makes blocking calls. One that waits sleeps while another makes progress.
+    /// Any thread makes blocking calls. A waiting thread sleeps while another thread makes
+    /// progress.
     Thread = 1,
-    /// Any task makes blocking calls. One that waits leaves its thread to other tasks.
+    /// Any task makes blocking calls. A waiting task leaves its thread to other tasks.
     Task = 2,
 }
 
 impl Mode {
-    /// The mode that a value of `OMP_EXTERNAL` names: lower case or capitalised.
+    /// The mode that a value of `OMP_EXTERNAL` names, in lower case or capitalised.
     pub fn from_name(name: &str) -> Option<Mode> {
         Some(match name {
             "master" | "Master" | "MASTER" => Mode::Master,
@@ -38,7 +39,7 @@ impl Mode {
         }
     }
 
-    /// The mode with a number of [`Mode`].
+    /// The mode whose discriminant is `code`.
     pub const fn from_code(code: i32) -> Option<Mode> {
         Some(match code {
             0 => Mode::Master,
@@ -52,15 +53,16 @@ impl Mode {
 /// The environment variable.
 pub const EXTERNAL_ENV: &str = "OMP_EXTERNAL";
 
-/// Nothing chosen yet.
+/// The program has not chosen a mode.
 const NONE: u8 = 0x40;
-/// Set once a job was joined.
+/// The bit that is set once a job was joined.
 const FIXED: u8 = 0x80;
 
 static CHOICE: AtomicU8 = AtomicU8::new(NONE);
-/// The mode of the job joined last.
+/// The mode of the job that was joined last.
 static USED: AtomicU8 = AtomicU8::new(NONE);
-/// Set in [`USED`] where task mode was asked for, and is not what the job uses.
+/// The bit in [`USED`] that says that the program asked for task mode and the job uses another
+/// mode.
 const REFUSED: u8 = 0x20;
 
 fn of(choice: u8) -> Option<Mode> {
@@ -71,7 +73,8 @@ fn from_environment() -> Option<Mode> {
     Mode::from_name(std::env::var(EXTERNAL_ENV).ok()?.trim())
 }
 
-/// Chooses the mode, above the environment. False, and without effect, once a job was joined.
+/// Chooses the mode; the choice overrides the environment. False, and without effect, if a job was
+/// already joined.
 pub fn set_external(mode: Mode) -> bool {
     CHOICE
         .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |choice| {
@@ -80,8 +83,9 @@ pub fn set_external(mode: Mode) -> bool {
         .is_ok()
 }
 
-/// The mode that is used, or before a job was joined would be: the one set, else the environment's,
-/// else what the thread level asks for, which is [`Mode::Thread`] as long as it is not known.
+/// The mode in use; before a job was joined, the mode that a job would use. The order is: the mode
+/// that was set, the environment's, the mode of the thread level, which counts as [`Mode::Thread`]
+/// while the level is unknown.
 pub fn external() -> Mode {
     of(USED.load(Ordering::Relaxed))
         .or_else(|| of(CHOICE.load(Ordering::Relaxed)))
@@ -89,8 +93,8 @@ pub fn external() -> Mode {
         .unwrap_or(Mode::Thread)
 }
 
-/// Fixes the choice, and gives the mode: what was chosen by [`set_external`] or by the environment,
-/// else `otherwise`; and whether it was chosen. Warns of a variable that names no mode.
+/// Fixes the choice. Returns the mode and whether it was chosen: by [`set_external`] or the
+/// environment; otherwise the mode is `otherwise`. Warns if the environment variable names no mode.
 pub(super) fn fix(otherwise: Mode) -> (Mode, bool) {
     let environment = from_environment();
     let fix = |choice| match of(choice) {
@@ -116,13 +120,14 @@ pub(super) fn fix(otherwise: Mode) -> (Mode, bool) {
     (mode, chosen.is_some())
 }
 
-/// Says which mode the job uses of the one asked for: another where that one cannot be kept.
+/// Records the mode that the job uses, which differs from `asked` if the job cannot support that
+/// mode.
 pub(super) fn uses(mode: Mode, asked: Mode) {
     let refused = if mode == asked { 0 } else { REFUSED };
     USED.store(mode as u8 | refused, Ordering::Relaxed);
 }
 
-/// Whether the job joined last uses another mode than was asked for.
+/// Whether the job that was joined last uses another mode than the program asked for.
 pub(super) fn was_refused() -> bool {
     let used = USED.load(Ordering::Relaxed);
     used != NONE && used & REFUSED != 0
@@ -149,10 +154,10 @@ mod tests {
         assert_eq!(Mode::from_code(-1), None);
     }
 
-    /// One test, because the choice is the process's.
+    /// One test covers all cases, because the choice belongs to the process.
     #[test]
     fn the_choice_is_kept_once_it_was_fixed() {
-        // As other tests of this process may have joined a job before.
+        // Other tests of this process may have joined a job before.
         if CHOICE.swap(NONE, Ordering::Relaxed) & FIXED != 0 {
             USED.store(NONE, Ordering::Relaxed);
         }

@@ -2,28 +2,28 @@
 
 use std::time::{Duration, Instant};
 
-/// Idle visits to a word of shared memory before the processor is offered to others, where every rank
-/// has one of its own.
+/// Idle visits to a word of shared memory before the loop yields the processor, if every rank has its
+/// own processor.
 const NEAR_SPINS: u32 = 1000;
-/// The same where ranks outnumber processors: the peer that is waited for may need this processor.
+/// The same if ranks outnumber processors: the awaited peer may need this processor.
 const NEAR_SPINS_OVERSUBSCRIBED: u32 = 2;
-/// Idle visits between two looks at the clock.
+/// Idle visits between two reads of the clock.
 const CLOCK: u32 = 256;
-/// Time without anything happening after which visits are a nap apart.
+/// Idle time after which the loop naps between visits.
 const AWAKE: Duration = Duration::from_millis(20);
 const NEAR_NAP: Duration = Duration::from_micros(50);
-/// Time between two looks at the job.
+/// Time between two checks of the job.
 const NEAR_LOOK: Duration = Duration::from_millis(250);
 
-/// The state of a loop over a word that another process writes: each visit is a load, and the answer
-/// comes within microseconds where that process has a processor.
+/// The state of a loop over a word that another process writes. Each visit is a load, and the answer
+/// comes within microseconds if that process has a processor.
 pub(super) struct NearPace {
     oversubscribed: bool,
     idle: u32,
-    /// When the clock was first read since anything happened.
+    /// The time of the first clock reading since the last event.
     since: Option<Instant>,
     napping: bool,
-    /// When the job was looked at, or the clock first read.
+    /// The time of the last check of the job, or of the first clock reading.
     looked: Option<Instant>,
 }
 
@@ -38,7 +38,7 @@ impl NearPace {
         }
     }
 
-    /// After one visit in vain. True when it is time to look at the job.
+    /// Paces the loop after an idle visit. True if the job must be checked now.
     #[inline]
     pub(super) fn after(&mut self) -> bool {
         let spins = if self.oversubscribed {
@@ -62,14 +62,14 @@ impl NearPace {
         self.read_clock()
     }
 
-    /// Whether visits are a nap apart.
+    /// Whether the loop naps between visits.
     pub(super) fn naps(&self) -> bool {
         self.napping
     }
 
-    /// Progress did something, probably for a peer that asks again soon. Visits follow each other as at the beginning, unless
-    /// ranks outnumber processors: there others may need this one meanwhile. True when it is time to look at the job, also where
-    /// peers never stop asking.
+    /// Records that progress served a peer, which probably asks again soon. Visits then follow each other without pause
+    /// again, unless ranks outnumber processors, because other ranks may need this processor. True if the job must be
+    /// checked now, even if peers never stop asking.
     pub(super) fn served(&mut self) -> bool {
         if !self.oversubscribed {
             self.idle = 0;
@@ -101,7 +101,7 @@ impl NearPace {
 mod tests {
     use super::*;
 
-    /// A wait for a rank that is gone ends by these looks.
+    /// These checks end a wait for a dead rank.
     #[test]
     fn peers_that_never_stop_asking_do_not_postpone_looks() {
         for oversubscribed in [false, true] {

@@ -17,23 +17,24 @@ use super::waits::watched;
 use crate::base::process::with_signals_blocked;
 use osc_engine::door::Pace;
 
-/// Visits without a completion between two checks for outstanding operations without a waiter.
+/// Visits without a completion between two checks whether operations are outstanding, while no thread waits.
 const ASK: u32 = 64;
 /// Visits without a completion after which the thread dozes between visits.
 const LONG: u32 = 1 << 11;
-/// Length of a doze. The kernel's timers make it about 50 microseconds.
+/// Length of a doze. The kernel's timers extend a doze to about 50 microseconds.
 const DOZE: Duration = Duration::from_micros(1);
-/// Time between two visits while nothing is outstanding. With some providers only progress of this process answers its
-/// peers, and no peer can wake it.
+/// Time between two visits while no operation is outstanding. With some providers, only progress of this process
+/// answers its peers, and a peer cannot wake the thread.
 const NAP: Duration = Duration::from_millis(2);
-/// The same nap while something may be outstanding: after the token went to another thread, or progress failed.
+/// Time between two visits while operations may be outstanding: after the token went to another thread, or progress
+/// failed.
 const BRIEF: Duration = Duration::from_micros(100);
-/// Time without a completion after which it sleeps. The answer to a peer mostly brings the next request.
+/// Time without a completion after which the thread sleeps. The answer to a peer usually leads to the next request.
 const LINGER: Duration = Duration::from_micros(200);
-/// Time between two wakeups of all waiters, so that each checks the job.
+/// Time between two wakeups of all waiters, at which each waiter checks the job.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// The progress thread of a job. Dropping this ends the thread.
+/// The progress thread of a job. The drop ends the thread.
 pub(super) struct ProgressThread {
     engine: Arc<Engine>,
     stop: Arc<AtomicBool>,
@@ -41,7 +42,7 @@ pub(super) struct ProgressThread {
 }
 
 impl ProgressThread {
-    /// Starts the thread, bound to a processor if one is named.
+    /// Starts the thread; binds the thread to a processor if the parameters name one.
     pub(super) fn start(
         engine: &Arc<Engine>,
         core: Option<usize>,
@@ -71,7 +72,7 @@ impl Drop for ProgressThread {
         self.stop.store(true, Ordering::Release);
         self.engine.queue.wake_progress_thread();
         if let Some(thread) = self.thread.take()
-            // An event may drop the job's last reference on the thread itself.
+            // An event may drop the job's last reference on this thread, which cannot join itself.
             && thread.thread().id() != std::thread::current().id()
         {
             let _ = thread.join();
@@ -87,7 +88,7 @@ fn run_on(core: usize) {
         // SAFETY: the number is within the set.
         unsafe { libc::CPU_SET(core, &mut set) };
     }
-    // SAFETY: the set is a whole one; 0 names the calling thread.
+    // SAFETY: the set is initialised; 0 names the calling thread.
     let outcome = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) };
     if !fits || outcome != 0 {
         tracing::warn!(
@@ -103,7 +104,7 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
     };
     let mut looked = Instant::now();
     while !stop.load(Ordering::Acquire) {
-        // Where another thread holds the token, its release wakes this one.
+        // If another thread holds the token, the release of the token wakes this thread.
         let leaves = match engine.queue.take_for_progress_thread() {
             Some(_token) => work(engine, stop, &mut looked),
             None => false,
@@ -112,7 +113,8 @@ fn keep(engine: &Engine, stop: &AtomicBool) {
     }
 }
 
-/// Makes progress until nothing is outstanding, or a spinning waiter asks for the token. True when something may be left.
+/// Makes progress until no operation is outstanding, or until a spinning waiter asks for the token. True if operations
+/// may be left.
 fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) -> bool {
     let mut pace = Pace::default();
     let (mut idle, mut visits) = (0u32, 0u32);
@@ -123,11 +125,12 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) -> bool {
         engine.visited(completed);
         let asks = completed <= 0 && idle.is_multiple_of(ASK);
         if completed < 0 && asks {
-            // They end with it.
+            // A failure of progress ends the waits too.
             engine.queue.wake_all();
         }
         if engine.queue.take_wanted() {
-            // The waiter wakes this thread when it sleeps, or when it leaves while others wait.
+            // The waiter wakes this thread when the waiter sleeps, or when it leaves while others
+            // wait.
             return true;
         }
         let waiting = engine.queue.is_waiting();
@@ -141,7 +144,7 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) -> bool {
             return completed < 0;
         }
         visits = visits.wrapping_add(1);
-        // Also where every visit serves a peer.
+        // The check of the job also happens if every visit serves a peer.
         if waiting && visits.is_multiple_of(ASK) && looked.elapsed() >= LOOK {
             *looked = Instant::now();
             engine.queue.wake_all();
@@ -149,21 +152,21 @@ fn work(engine: &Engine, stop: &AtomicBool, looked: &mut Instant) -> bool {
         if idle < LONG {
             pace.after(completed > 0, engine.oversubscribed());
         } else {
-            // Leaves the processor to computing threads.
+            // The sleep leaves the processor to computing threads.
             std::thread::sleep(DOZE);
         }
     }
     false
 }
 
-/// Sleeps until it is woken, or until the next visit is due.
+/// Sleeps until a thread wakes this one, or until the next visit is due.
 fn rest(cond: &Cond, limit: Duration) {
-    // Joining the queue and passing the token raise the condition, which keeps a signal that comes before this:
-    // none is missed. A nudge is for waiters only.
+    // Joining the queue and passing the token signal the condition, which keeps an early signal, so no wakeup
+    // is lost. Only waiters are nudged.
     if let Ok(Begun::Waiting(signal)) = cond.begin(false)
         && !cond.sleep(signal, Some(limit))
     {
-        // Ends the wait. A signal that came meanwhile is kept, and costs one more visit.
+        // The call ends the wait. A signal that came meanwhile is kept, and costs one more visit.
         let _ = cond.raise();
     }
 }

@@ -14,7 +14,7 @@ use super::progress_thread::ProgressThread;
 use crate::base::params::Params;
 use crate::loader::{Recorder, Transport};
 
-/// Whether a thread makes progress by itself.
+/// Whether a progress thread runs.
 pub static PROGRESS_THREAD: Declaration = Declaration::new(
     "host_progress_thread",
     Kind::Int,
@@ -27,7 +27,7 @@ pub static PROGRESS_THREAD: Declaration = Declaration::new(
 .level(ParamLevel::USER_BASIC)
 .allowed(Allowed::Range { min: -1, max: 1 });
 
-/// Where it runs.
+/// The processor that the progress thread is bound to.
 pub static PROGRESS_THREAD_CORE: Declaration =
     Declaration::new("host_progress_thread_core", Kind::Int, Value::Int(-1))
         .help("The processor that the progress thread runs on; -1 for any")
@@ -37,16 +37,16 @@ pub static PROGRESS_THREAD_CORE: Declaration =
             max: i32::MAX as i64,
         });
 
-/// A thread of the host could not be started.
+/// The reason why the runtime could not start.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {
-    /// The progress thread.
+    /// The progress thread could not be started.
     #[error("host_progress_thread: the progress thread cannot be started: {0}")]
     Progress(std::io::Error),
 }
 
-/// What is decided before the transport is opened.
+/// The decisions that precede the opening of the transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Plan {
     mode: Mode,
@@ -57,9 +57,9 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
-    /// Fixes the mode, and decides what a program is given that asks for `requested`. Task mode needs a
-    /// tasking runtime by whose hooks a task leaves its thread; without one the mode is thread, and the
-    /// program is told. It keeps its progress thread, which detached requests need.
+    /// Fixes the mode, and decides the thread level of a program that asks for `requested`. Task mode
+    /// needs the hooks of a tasking runtime; without hooks the mode is thread, and the program gets a
+    /// warning. The job keeps its progress thread, because detached requests need it.
     pub(crate) fn make(params: &Params, requested: Level) -> Result<Plan, mca_params::Error> {
         let (asked, chosen) = mode::fix(requested.mode());
         let progress_thread = match params.declare(&PROGRESS_THREAD)?.as_int() {
@@ -91,8 +91,9 @@ impl Plan {
         })
     }
 
-    /// What the transport is asked for: with a progress thread two threads at least are at work. Never
-    /// less than the program asked for, so that a mode makes nothing unsound.
+    /// The thread level that the transport is asked for; with a progress thread, at least two threads
+    /// use the transport. The level is never below the program's request, so a mode cannot make a
+    /// sound program unsound.
     pub(crate) fn transport_level(&self, requested: Level) -> ThreadLevel {
         if self.progress_thread {
             ThreadLevel::Multiple
@@ -106,12 +107,13 @@ impl Plan {
 pub struct Runtime {
     provided: Level,
     checker: Option<Arc<Checker>>,
-    // Before the engine's last reference goes: ends its thread.
+    // Dropped before the last reference to the engine: the drop ends the thread.
     _progress_thread: Option<ProgressThread>,
     engine: Arc<Engine>,
 }
 
-/// The engine of the job that was joined last, for conditions, which belong to no job.
+/// The engine of the job that was joined last. Conditions belong to no job, so they use this
+/// engine.
 static CURRENT: RwLock<Weak<Engine>> = RwLock::new(Weak::new());
 
 impl Runtime {
@@ -143,13 +145,13 @@ impl Runtime {
         })
     }
 
-    /// What waits and makes progress.
+    /// The engine, which waits and makes progress.
     #[inline]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// What a blocking call blocks.
+    /// The mode: what a blocking call blocks.
     pub fn mode(&self) -> Mode {
         self.engine.mode()
     }
@@ -159,13 +161,13 @@ impl Runtime {
         self.provided
     }
 
-    /// What watches calls, if anything does.
+    /// The checker of calls; `None` if no calls are watched.
     pub(crate) fn checker(&self) -> Option<&Arc<Checker>> {
         self.checker.as_ref()
     }
 
-    /// Begins a call, if the thread level allows it to this thread; asked only where the host was told
-    /// to check (`host_check`). With a trace, the call is recorded when it ends.
+    /// Begins a call if the thread level allows this thread to call. The level is checked only if
+    /// `host_check` is set. With a trace, the end of the call is recorded.
     #[inline(always)]
     pub fn enter(&self, call: &'static str) -> Result<Option<Entered<'_>>, LevelError> {
         match &self.checker {
@@ -175,7 +177,7 @@ impl Runtime {
     }
 }
 
-/// Whether this process has joined a job in task mode that has no progress thread.
+/// Whether this process has joined a job in task mode without a progress thread.
 pub(super) fn nobody_progresses() -> bool {
     let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
     current
@@ -183,24 +185,24 @@ pub(super) fn nobody_progresses() -> bool {
         .is_some_and(|engine| engine.mode() == Mode::Task && !engine.has_progress_thread())
 }
 
-/// Whether this process has joined a job that asked for task mode and was given another.
+/// Whether this process has joined a job that asked for task mode and got another mode.
 pub(super) fn refused_tasks() -> bool {
     let current = CURRENT.read().unwrap_or_else(PoisonError::into_inner);
     current.strong_count() > 0 && mode::was_refused()
 }
 
-/// Says what went wrong with a condition, in debug builds; the caller is told in any.
+/// Logs the misuse of a condition in debug builds; the caller gets the error in every build.
 #[cold]
 pub(super) fn report(who: &str, misuse: Misuse) {
-    // The level's refusals are no slips of the condition's user alone.
+    // A violation of the thread level is not only an error of the condition's user.
     if cfg!(debug_assertions) && !matches!(misuse, Misuse::Level(_)) {
         tracing::error!("{who}: {misuse}");
     }
 }
 
-/// Waits until a condition is signalled: turns it off, and blocks the thread or task, as the mode
-/// says, until a signal turns it on. Returns at once when the signal came before. An error leaves the
-/// condition as it was, and is logged in debug builds.
+/// Waits until a condition is signalled: turns the condition off, and blocks the thread or task,
+/// depending on the mode, until a signal turns it on. Returns at once if the signal came before. An
+/// error leaves the condition unchanged, and is logged in debug builds.
 #[inline]
 pub fn wait(cond: &Cond) -> Result<(), Misuse> {
     if cond.take_signal() {
@@ -225,8 +227,8 @@ fn wait_blocking(cond: &Cond) -> Result<(), Misuse> {
     Ok(())
 }
 
-/// Signals a condition: turns it on, and lets its thread or task go on. Any thread calls. An error
-/// leaves the condition as it was, and is logged in debug builds.
+/// Signals a condition: turns the condition on, and wakes its thread or task. Any thread may call.
+/// An error leaves the condition unchanged, and is logged in debug builds.
 #[inline]
 pub fn signal(cond: &Cond) -> Result<(), Misuse> {
     cond.raise()

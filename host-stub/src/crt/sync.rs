@@ -9,7 +9,7 @@ pub(super) use std::thread::yield_now;
 
 use std::time::Duration;
 
-/// Sleeps while `word` holds `value`, at most for `limit`. May return early.
+/// Sleeps while `word` holds `value`, at most for `limit`. The call may return early.
 pub(super) fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) {
     let limit = limit.map(|limit| libc::timespec {
         tv_sec: limit.as_secs().try_into().unwrap_or(libc::time_t::MAX),
@@ -18,9 +18,9 @@ pub(super) fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) 
     let limit = limit
         .as_ref()
         .map_or(std::ptr::null(), std::ptr::from_ref::<libc::timespec>);
-    // SAFETY: the word is live and aligned, the time is null or a valid relative one; the call
-    // writes nothing. The result (woken, changed, interrupted, timed out) makes no difference,
-    // because the caller reads the word again.
+    // SAFETY: the word is live and aligned, and the time is NULL or a valid relative time; the call
+    // writes nothing. The result (woken, changed, interrupted, timed out) does not matter, because
+    // the caller reads the word again.
     unsafe {
         libc::syscall(
             libc::SYS_futex,
@@ -32,10 +32,11 @@ pub(super) fn futex_wait(word: &AtomicU32, value: u32, limit: Option<Duration>) 
     }
 }
 
-/// Wakes who sleeps on the word at an address. The word itself is not looked at, so it may be gone.
+/// Wakes the thread that sleeps on the word at an address. The call does not read the word, so the
+/// word need not exist any longer.
 pub(super) fn futex_wake(word: *const u32) {
-    // SAFETY: the kernel uses the address as a name only; for one that is no longer mapped the call
-    // fails, which is as good as nobody sleeping there.
+    // SAFETY: the kernel uses the address only as a name. The call fails for an unmapped address,
+    // on which no thread sleeps.
     unsafe {
         libc::syscall(
             libc::SYS_futex,

@@ -11,14 +11,14 @@ use super::waits::{LOOK, is_watched};
 use osc_engine::door::Completion;
 
 impl Engine {
-    /// Lets other tasks of this thread have their turn: what this one tries again may depend on them. Not inlined:
-    /// the task may return on another thread, so the loop around this must not keep the address of a thread-local
+    /// Lets other tasks of this thread run, because the calling task's retry may depend on them. Not inlined: the
+    /// task may return on another thread, so the loop around this call must not keep the address of a thread-local
     /// variable.
     #[cold]
     #[inline(never)]
     pub(super) fn let_tasks_run(&self) {
         if is_watched() {
-            // This task may hold the queue's lock, which tasks that run meanwhile may need.
+            // This task may hold the queue's lock, which other tasks may need.
             return;
         }
         let Some((tasks, task)) = running_task() else {
@@ -27,7 +27,7 @@ impl Engine {
         if tasks.can_yield() {
             tasks.yield_now();
         } else if tasks.can_suspend() && self.has_progress_thread() {
-            // Resumed by the progress thread when it comes by.
+            // The progress thread resumes the task at its next visit.
             let turn = Turn(AtomicBool::new(false));
             let _: Result<(), i32> = self.with_waiter(&turn, None, Some(task), |waiter| {
                 self.suspend_in_queue(&turn, waiter, &tasks, task)
@@ -77,7 +77,8 @@ impl Engine {
         }
     }
 
-    /// Suspends the calling task until its condition is signalled. The progress thread drives.
+    /// Suspends the calling task until its condition is signalled. The progress thread makes
+    /// progress meanwhile.
     pub(super) fn suspend_in_queue<B: Blocking>(
         &self,
         what: &B,
@@ -96,7 +97,7 @@ impl Engine {
     }
 }
 
-/// A wait that is over the second time that somebody asks.
+/// A wait that is over at the second check.
 struct Turn(AtomicBool);
 
 impl Blocking for Turn {

@@ -32,7 +32,8 @@ impl Waiter<'_> {
         self.cond.has_come(self.signal) || self.watch.is_some_and(|watch| watch())
     }
 
-    /// Wakes it without a signal. The caller holds the queue's lock, so the waiter stays alive.
+    /// Wakes the waiter without a signal. The caller holds the queue's lock, so the waiter stays
+    /// alive.
     fn nudge(&self) {
         self.cond.nudge();
     }
@@ -91,7 +92,7 @@ impl WaitQueue {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The condition that the progress thread sleeps on; none without such a thread.
+    /// The condition that the progress thread sleeps on; `None` without a progress thread.
     pub(crate) fn progress_thread(&self) -> Option<&Cond> {
         self.progress_thread.as_ref()
     }
@@ -149,7 +150,7 @@ impl WaitQueue {
     #[inline]
     pub(crate) fn wake_progress_thread(&self) {
         if let Some(progress_thread) = &self.progress_thread {
-            // Fails where a signal is pending already, which serves as well.
+            // The call fails if a signal is pending, which has the same effect.
             let _ = progress_thread.raise();
         }
     }

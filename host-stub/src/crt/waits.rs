@@ -21,22 +21,23 @@ use super::mode::Mode;
 use super::pace::NearPace;
 use super::wait_queue::Waiter;
 
-/// Sleep between two looks at the job.
+/// Time between two checks of the job.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The longest spin before a thread sleeps, in visits.
 const SPIN_MAX: u32 = 1 << 12;
-/// Looks at shared memory before anything else is done: some microseconds, in which a processor
-/// that runs the other rank answers; next to none where it may need this one.
+/// The first reads of shared memory, before any progress. They take some microseconds, in which a
+/// rank on another processor answers. The number is small if the other rank may need this
+/// processor.
 const GLANCES: u32 = 256;
 const GLANCES_OVERSUBSCRIBED: u32 = 2;
-/// Looks at shared memory between two calls for progress.
+/// Reads of shared memory between two progress calls.
 const PROGRESS: u32 = 32;
 
 /// Time between two tries of a wait for a signal while the transport fails.
 const AGAIN: Duration = Duration::from_millis(1);
 
 thread_local! {
-    /// Whether this thread runs what [`watched`] was given.
+    /// Whether this thread runs a function that was passed to [`watched`].
     static WATCHED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -44,13 +45,14 @@ pub(super) fn is_watched() -> bool {
     WATCHED.get()
 }
 
-/// Says whether this thread runs what [`watched`] was given; returns what was so before.
+/// Sets whether this thread runs a function that was passed to [`watched`]; returns the value before.
 pub(super) fn set_watched(watched: bool) -> bool {
     WATCHED.replace(watched)
 }
 
-/// Runs what may wait without the others only, since they may be waiting for this thread: a layer's function that says
-/// whether a wait is over, which should not wait at all, or a call that keeps what they want.
+/// Runs a function that must not wait for other threads, because they may wait for this thread. Such a function is a
+/// layer's check whether a wait is over, which should not wait at all, or a call that holds a resource of other
+/// threads.
 pub(crate) fn watched<R>(look: impl FnOnce() -> R) -> R {
     struct Before(bool);
     impl Drop for Before {
@@ -63,7 +65,7 @@ pub(crate) fn watched<R>(look: impl FnOnce() -> R) -> R {
 }
 
 impl Engine {
-    /// Waits until something is so.
+    /// Waits until `what` is done.
     #[inline]
     pub fn wait<B: Blocking>(&self, what: &B) -> Result<(), B::Error> {
         if what.is_done() {
@@ -79,7 +81,7 @@ impl Engine {
         }
     }
 
-    /// Waits for a request. A condition of the waiter is attached to it if the waiter sleeps.
+    /// Waits for a request. If the waiter sleeps, its condition is attached to the request.
     #[inline]
     pub(crate) fn wait_request<B: Blocking>(
         &self,
@@ -96,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Looks at shared memory for as long as another processor takes to write there.
+    /// Reads shared memory for as long as another processor takes to write there.
     #[inline]
     fn comes_at_once<B: Blocking>(&self, what: &B) -> bool {
         let visits = if self.oversubscribed {
@@ -110,7 +112,7 @@ impl Engine {
         })
     }
 
-    /// The loop of progress.
+    /// A loop of progress calls.
     #[inline]
     pub(super) fn drive_until<B: Blocking>(
         &self,
@@ -124,8 +126,8 @@ impl Engine {
         }
     }
 
-    /// The loop of looks at shared memory, with progress now and then, which others of this process
-    /// or peers of it may need, and at every look where others of this process wait.
+    /// A loop of reads of shared memory. The loop makes progress now and then, which other threads
+    /// or peers may need, and at every read if other threads of this process wait.
     fn drive_near<B: Blocking>(
         &self,
         what: &B,
@@ -163,7 +165,7 @@ impl Engine {
             if completed < 0 {
                 return Err(what.progress_failed(completed));
             }
-            // Before the pause that follows a visit: this was perhaps the last.
+            // The check precedes the pause, because this visit may have ended the wait.
             if completed > 0 && is_over() {
                 break;
             }
@@ -191,11 +193,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Spins, and drives if nobody else does. True when the wait is over with that.
+    /// Spins, and makes progress if no other thread does. True if the wait is over.
     #[inline]
     fn spin<B: Blocking>(&self, what: &B) -> Result<bool, B::Error> {
         let limit = self.spin.load(Ordering::Relaxed);
-        // With a progress thread even the one that drives goes to sleep after a while.
+        // With a progress thread, the thread that makes progress also sleeps after a while.
         let drives = !self.has_progress_thread();
         let mut visits = 0;
         while visits < limit {
@@ -230,14 +232,14 @@ impl Engine {
         Ok(false)
     }
 
-    /// Spins longer where that helped, and shorter where it did not.
+    /// Lengthens the spin if it succeeded, and shortens the spin otherwise.
     fn spin_was(&self, useful: bool, limit: u32) {
         let next = if useful {
             limit + limit / 4
         } else {
             limit - limit / 4
         };
-        // A lost update is as good as another.
+        // A lost update does no harm.
         self.spin
             .store(next.clamp(SPIN_MIN, SPIN_MAX), Ordering::Relaxed);
     }
@@ -277,8 +279,8 @@ impl Engine {
         )
     }
 
-    /// Runs a wait with a waiter in the queue. The request signals it where a condition can be attached; else the
-    /// holder of the token does. `task`: the task that waits; none: the thread.
+    /// Runs a wait with a waiter in the queue. The request signals the waiter if a condition can be attached;
+    /// otherwise the holder of the token does. `task` is the waiting task; `None` if a thread waits.
     pub(super) fn with_waiter<B: Blocking>(
         &self,
         what: &B,
@@ -287,14 +289,14 @@ impl Engine {
         run: impl FnOnce(&Waiter<'_>) -> Result<(), B::Error>,
     ) -> Result<(), B::Error> {
         let (cond, watch) = (Cond::new(), || what.is_done());
-        // A new condition refuses nothing.
+        // A new condition accepts the wait.
         let Ok(Begun::Waiting(signal)) = cond.begin(task.is_some()) else {
             return self.drive_until(what, watch);
         };
         if let Some(task) = task {
             cond.name_task(signal, task);
         }
-        // After its place in the queue ended: a task leaves when nobody is about to resume it.
+        // Dropped after the entry in the queue: a task leaves when no thread is about to resume it.
         let _settled = Settled(&cond);
         let mut waiter = Waiter {
             cond: &cond,
@@ -303,20 +305,20 @@ impl Engine {
         };
         if let Some(completion) = completion {
             let listener = signals(&cond);
-            // SAFETY: the condition was signalled, or is detached below, before it goes.
+            // SAFETY: the condition is signalled, or detached below, before it is dropped.
             match unsafe { attach_own(completion, &cond, &listener) } {
                 Some(Attached::Complete) => return Ok(()),
                 Some(Attached::Later) => {
                     let outcome = run(&waiter);
                     if outcome.is_err() && !detach_own(completion, &cond, &listener) {
-                        // It is being signalled at this moment.
+                        // The request is signalling the condition now.
                         while cond.is_attached() {
                             std::thread::yield_now();
                         }
                     }
                     return outcome;
                 }
-                // Something of the user's is attached.
+                // The program has attached its own condition or event.
                 None => {}
             }
         }
@@ -324,7 +326,8 @@ impl Engine {
         run(&waiter)
     }
 
-    /// What `crt_wait` does: takes a signal that has come, or waits for it as the mode says.
+    /// The wait of `crt_wait`: takes a signal that has come, or waits for the signal in the mode of
+    /// the job.
     pub(super) fn wait_cond(&self, cond: &Cond) -> Result<(), Misuse> {
         let watched = is_watched();
         let task = match self.mode {
@@ -345,8 +348,7 @@ impl Engine {
         if let Some((_, task)) = &task {
             cond.name_task(signal, *task);
         }
-        // A transport that failed makes no progress, but it may again, and others may still signal: the wait
-        // goes on.
+        // A failed transport may make progress again, and others may still signal, so the wait goes on.
         while !what.is_done() {
             let outcome = match (self.mode, &task) {
                 _ if watched => self.drive_alone(&what),
@@ -371,7 +373,7 @@ impl Engine {
     }
 }
 
-/// The end of a wait, however it comes.
+/// Settles the condition when the wait ends on any path.
 struct Settled<'a>(&'a Cond);
 
 impl Drop for Settled<'_> {

@@ -6,7 +6,7 @@ use mca_params::{Allowed, Declaration, Kind, Level as ParamLevel, Value};
 use osc_devices::Device;
 use serde::Serialize;
 
-/// The highest level that is offered.
+/// The highest level that the host offers.
 pub static LEVEL: Declaration = Declaration::new("host_device_level", Kind::Int, Value::Int(4))
     .help(
         "Highest level of device support: 1 the host with host memory, 2 also with device \
@@ -17,22 +17,22 @@ pub static LEVEL: Declaration = Declaration::new("host_device_level", Kind::Int,
     .level(ParamLevel::TUNER_DETAIL)
     .allowed(Allowed::Range { min: 1, max: 4 });
 
-/// Who may call, with whose memory.
+/// The callers and the memory that a level supports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[repr(u8)]
 pub enum Level {
-    /// The host, with host memory.
+    /// The host calls, with host memory.
     HostOnHost = 1,
-    /// The host, with host and device memory.
+    /// The host calls, with host and device memory.
     HostOnBoth = 2,
-    /// Also devices, with device memory.
+    /// Devices call too, with device memory.
     DeviceOnDevice = 3,
-    /// Also devices, with host and device memory.
+    /// Devices call too, with host and device memory.
     DeviceOnBoth = 4,
 }
 
 impl Level {
-    /// The level of a number, the nearest there is.
+    /// The level of a number, or the nearest level.
     pub fn of(number: i32) -> Level {
         match number {
             ..=1 => Level::HostOnHost,
@@ -42,7 +42,7 @@ impl Level {
         }
     }
 
-    /// The number.
+    /// The number of the level.
     pub const fn number(self) -> u8 {
         self as u8
     }
@@ -60,17 +60,18 @@ impl fmt::Display for Level {
     }
 }
 
-/// A level, and why it is no higher.
+/// A level, and the reason why the level is not higher.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Support {
     /// The level.
     pub level: Level,
-    /// Why it is not the next one; empty at the highest.
+    /// The reason why the level is not the next one; empty at the highest level.
     pub why: String,
 }
 
 impl Support {
-    /// The level that a transport, devices and a limit come to. `none` tells why there is no device.
+    /// The level that results from a transport, devices and a limit. `none` is the reason why there
+    /// is no device.
     pub fn of(
         knows_devices: bool,
         devices: &[Device],

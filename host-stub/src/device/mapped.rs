@@ -6,19 +6,20 @@ use osc_devices::{DeviceError, Devices, MappedMemory};
 
 use super::ring::Ring;
 
-/// What kernels start operations through, as libfabric's `struct fid_xpu` (rdma/fi_xpu.h).
+/// The structure through which kernels start operations; the same as libfabric's `struct fid_xpu`
+/// (rdma/fi_xpu.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub struct XpuEndpoint {
     /// The class of an endpoint, FI_CLASS_EP.
     pub fclass: u32,
-    /// Whose functions serve it: [`PROXY`].
+    /// The provider whose functions serve the endpoint: [`PROXY`].
     pub prov_id: u32,
-    /// The ring, as the device reaches it.
+    /// The address of the ring on the device.
     pub prov_ctx: u64,
 }
 
-/// The number of the host's proxy among libfabric's numbers of providers, which begin at 1 and leave no gap.
+/// The number of the host's proxy among libfabric's provider numbers, which are consecutive from 1.
 pub const PROXY: u32 = 0x686f_7374;
 /// libfabric's FI_CLASS_EP.
 const CLASS_EP: u32 = 3;
@@ -33,7 +34,7 @@ pub struct MappedRing {
 }
 
 impl MappedRing {
-    /// Maps a ring for a device. [`DeviceError::StartsNothing`]: the device cannot use one.
+    /// Maps a ring for a device. [`DeviceError::StartsNothing`]: the device cannot use a ring.
     pub fn new(
         devices: &Devices,
         device: i32,
@@ -47,7 +48,7 @@ impl MappedRing {
         })
     }
 
-    /// What kernels of the device start operations through.
+    /// The structure through which kernels of the device start operations.
     pub fn endpoint(&self) -> XpuEndpoint {
         XpuEndpoint {
             fclass: CLASS_EP,

@@ -37,7 +37,7 @@ pub(crate) use ring::Next;
 
 use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
 
-/// Whether CUDA devices are looked for.
+/// Whether the host looks for CUDA devices.
 pub static CUDA: Declaration = Declaration::new("host_cuda", Kind::Bool, Value::Bool(true))
     .help(
         "Looks for the CUDA devices of this machine; where there are some, each call's buffers are \

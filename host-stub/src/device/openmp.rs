@@ -15,22 +15,22 @@ type MappedPointer = unsafe extern "C" fn(*const c_void, c_int) -> *mut c_void;
 
 struct Runtime {
     devices: NumDevices,
-    /// None where the runtime does not say where it has mapped what.
+    /// `None` if the runtime cannot report its mappings.
     mapping: Option<(IsPresent, MappedPointer)>,
 }
 
 fn symbol(name: &CStr) -> Option<*mut c_void> {
-    // SAFETY: asks the dynamic loader for a name.
+    // SAFETY: the call asks the dynamic loader for a symbol.
     let found = unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) };
     (!found.is_null()).then_some(found)
 }
 
 impl Runtime {
-    /// `None` without a runtime.
+    /// `None` without an OpenMP runtime.
     fn find() -> Option<Runtime> {
         let devices = symbol(c"omp_get_num_devices")?;
         let mapping = symbol(c"omp_target_is_present").zip(symbol(c"omp_get_mapped_ptr"));
-        // SAFETY: OpenMP gives these functions these shapes (OpenMP 5.1, 3.7 and 3.8).
+        // SAFETY: OpenMP defines these functions with these signatures (OpenMP 5.1, 3.7 and 3.8).
         unsafe {
             Some(Runtime {
                 devices: std::mem::transmute::<*mut c_void, NumDevices>(devices),
@@ -45,11 +45,11 @@ impl Runtime {
     }
 
     fn devices(&self) -> c_int {
-        // SAFETY: the runtime's function takes nothing.
+        // SAFETY: the runtime's function takes no arguments.
         unsafe { (self.devices)() }
     }
 
-    /// Where `device` has storage for a host pointer.
+    /// The address on `device` that corresponds to a host pointer.
     fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
         let (is_present, mapped) = self.mapping?;
         let pointer = std::ptr::with_exposed_provenance::<c_void>(pointer as usize);
@@ -67,7 +67,7 @@ impl Runtime {
     }
 }
 
-/// Asks the program's own OpenMP runtime.
+/// A lookup in the program's own OpenMP runtime.
 #[derive(Default)]
 pub(crate) struct OpenMp(OnceLock<Option<Runtime>>);
 
@@ -79,7 +79,8 @@ impl OpenMp {
 
 impl Lookup for OpenMp {
     fn location(&self, _: u64) -> Option<Location> {
-        // OpenMP knows what it mapped. It does not say whether a pointer is a device's.
+        // OpenMP knows the host pointers that it mapped. OpenMP cannot tell whether a pointer is a
+        // device pointer.
         None
     }
 

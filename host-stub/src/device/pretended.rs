@@ -18,7 +18,7 @@ use plugin_api::{OverrideOps, hmem_iface};
 use self::copies::{LIE, Place, places};
 use crate::base::params::Params;
 
-/// How many devices a job pretends to have.
+/// The number of simulated devices of a job.
 pub static PRETENDED: Declaration = Declaration::new(
     "host_pretended_devices",
     Kind::Int,
@@ -31,7 +31,7 @@ pub static PRETENDED: Declaration = Declaration::new(
 .level(ParamLevel::DEV_ALL)
 .allowed(Allowed::Range { min: 0, max: 16 });
 
-/// How much memory each of them has.
+/// The memory size of each simulated device.
 pub static PRETENDED_BYTES: Declaration = Declaration::new(
     "host_pretended_bytes",
     Kind::Int,
@@ -44,13 +44,13 @@ pub static PRETENDED_BYTES: Declaration = Declaration::new(
     max: i64::MAX,
 });
 
-/// What [`PRETENDED_BYTES`] says.
+/// The value of [`PRETENDED_BYTES`].
 pub fn pretended_bytes(params: &Params) -> Result<usize, mca_params::Error> {
     let bytes = params.declare(&PRETENDED_BYTES)?.as_int().unwrap_or(0);
     Ok(usize::try_from(bytes).unwrap_or(0))
 }
 
-/// Memory of a pretended device, given back when dropped.
+/// Memory of a simulated device; the drop frees it.
 pub struct PretendedMemory {
     device: u64,
     shadow: u64,
@@ -58,35 +58,36 @@ pub struct PretendedMemory {
 }
 
 impl PretendedMemory {
-    /// The copy functions for all such memory of this process.
+    /// The copy functions for all simulated device memory of this process.
     pub fn overrides() -> OverrideOps {
         copies::overrides()
     }
 
-    /// Has the copy functions answer wrongly from now on: 1 more byte, -1 for one byte less, or a lower
-    /// number as an error. 0 ends it. For tests.
+    /// Makes the copy functions return wrong values from now on: 1 for one byte too many, -1 for one
+    /// byte too few, or a lower number as an error. 0 ends this. For tests.
     pub fn misbehave(lie: i64) {
         LIE.store(lie, Ordering::Relaxed);
     }
 
-    /// `len` zeroed bytes.
+    /// Allocates `len` zeroed bytes.
     pub fn new(len: usize) -> std::io::Result<PretendedMemory> {
         const NAME: &CStr = c"pretended-device";
-        // SAFETY: a name; the flags are memfd_create's.
+        // SAFETY: the name is NUL-terminated; the flags are memfd_create's.
         let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(Error::last_os_error());
         }
-        // SAFETY: just made, and nobody else has it.
+        // SAFETY: the descriptor is new and has no other owner.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         let len = len.max(1).next_multiple_of(4096);
-        // SAFETY: a descriptor of ours.
+        // SAFETY: this process owns the descriptor.
         if unsafe { libc::ftruncate(fd.as_raw_fd(), len as libc::off_t) } != 0 {
             return Err(Error::last_os_error());
         }
         let map = |protection| {
             let none = std::ptr::null_mut();
-            // SAFETY: a new mapping where the kernel wants it, of a file of that length.
+            // SAFETY: the kernel chooses the address of the new mapping, and the file has that
+            // length.
             let at =
                 unsafe { libc::mmap(none, len, protection, libc::MAP_SHARED, fd.as_raw_fd(), 0) };
             if at == libc::MAP_FAILED {
@@ -115,7 +116,8 @@ impl PretendedMemory {
         })
     }
 
-    /// Where the device itself would see the first byte: for code that plays the device.
+    /// The address at which the device itself would see the first byte, for code that simulates the
+    /// device.
     pub fn device_view(&self) -> *mut u8 {
         std::ptr::with_exposed_provenance_mut(self.shadow as usize)
     }
@@ -131,7 +133,7 @@ impl DeviceBuffer for PretendedMemory {
     }
 }
 
-/// What a pretended device has given out, and how much it has at most; 0 for no limit.
+/// The bytes that a simulated device has allocated, and its limit; 0 for no limit.
 struct Room {
     used: AtomicUsize,
     limit: usize,
@@ -153,7 +155,7 @@ impl Room {
     }
 }
 
-/// Memory that its device counts as used, until it is dropped.
+/// Memory that counts as used by its device until it is dropped.
 struct Part {
     memory: PretendedMemory,
     room: Arc<Room>,
@@ -177,7 +179,7 @@ impl Drop for Part {
 
 fn unmap(at: u64, len: usize) {
     let at: *mut c_void = std::ptr::with_exposed_provenance_mut(at as usize);
-    // SAFETY: a mapping of ours of that length.
+    // SAFETY: this process made the mapping with that length.
     unsafe { libc::munmap(at, len) };
 }
 
@@ -189,10 +191,10 @@ impl Drop for PretendedMemory {
     }
 }
 
-/// Adds a pretended device of `limit` bytes (0 for no limit), and has the transport use its copy
+/// Adds a simulated device of `limit` bytes (0 for no limit), and gives the transport its copy
 /// functions. Returns its number.
 pub fn pretend(devices: &Devices, limit: usize) -> Result<i32, DeviceError> {
-    // SAFETY: functions of this program that do what they should.
+    // SAFETY: these functions of this program fulfil the contract of copy functions.
     let status = unsafe { devices.set_overrides(Some(&PretendedMemory::overrides())) };
     let name = String::from("pretended device");
     if !status.is_ok() {

@@ -15,7 +15,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
-/// What a device may ask for; the codes travel.
+/// The kinds of commands that a device may send; the codes are part of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum CommandKind {
@@ -25,11 +25,12 @@ pub enum CommandKind {
     Get = 2,
     /// Update `count` elements with those at `local`.
     Accumulate = 3,
-    /// Update one element with `operand`, and fetch what was there into the answer.
+    /// Update one element with `operand`, and return the old value in the answer.
     FetchOp = 4,
-    /// Replace one element by `operand` if it equals `compare`, and fetch what was there.
+    /// Replace one element by `operand` if it equals `compare`, and return the old value.
     CompareSwap = 5,
-    /// Wait for all earlier commands of the ring to the target. Fails if an untracked one did.
+    /// Wait for all earlier commands of the ring to the target. The flush fails if an untracked
+    /// command failed.
     Flush = 6,
 }
 
@@ -53,39 +54,40 @@ impl CommandKind {
 pub struct Command {
     /// A [`CommandKind`], below 2^31.
     pub kind: u32,
-    /// Whether nobody waits for the answer; a later flush of the target tells of a failure.
+    /// Whether no thread waits for the answer; a later flush of the target then reports a failure.
     pub untracked: bool,
-    /// The window, by its number at the proxy.
+    /// The number of the window at the proxy.
     pub window: u32,
     /// The target's rank.
     pub target: u32,
-    /// The element type, with libfabric's code, which is C's HOST_UINT64 and the others.
+    /// The element type in libfabric's code, the same as C's HOST_UINT64 and the others.
     pub datatype: u32,
-    /// The operation, by its index in [`Op::ALL`](crate::win::Op::ALL), which is C's HOST_SUM and the others.
+    /// The operation by its index in [`Op::ALL`](crate::win::Op::ALL), the same as C's HOST_SUM and the
+    /// others.
     pub op: u32,
-    /// Displacement at the target.
+    /// The displacement at the target.
     pub displacement: u64,
     /// The local buffer: a device pointer, or a location from `encode_location`.
     pub local: u64,
-    /// Elements.
+    /// The number of elements.
     pub count: u64,
     /// The operand, in the low bytes.
     pub operand: u64,
-    /// What a compare-and-swap compares with, in the low bytes.
+    /// The comparand of a compare-and-swap, in the low bytes.
     pub compare: u64,
 }
 
-/// One slot: 128 bytes, the device's half and the host's each in a cache line of their own.
+/// One slot of 128 bytes; the device's half and the host's half each have their own cache line.
 #[repr(C, align(128))]
 pub(super) struct Slot {
-    /// The ticket of the command in it, plus one.
+    /// The ticket of the command in the slot, plus one.
     published: AtomicU64,
     command: [AtomicU64; 7],
-    /// The ticket of the last command that is done, plus one.
+    /// The ticket of the last command that is complete, plus one.
     done: AtomicU64,
-    /// What was fetched.
+    /// The fetched value.
     result: AtomicU64,
-    /// Its status: 0, or a negative errno.
+    /// The status of the command: 0, or a negative errno.
     status: AtomicI32,
     /// The ticket of the last command whose answer was taken, plus one.
     taken: AtomicU64,
@@ -94,78 +96,78 @@ pub(super) struct Slot {
 const _: () = assert!(std::mem::offset_of!(Slot, done) == 64 && size_of::<Slot>() == 128);
 const _: () = assert!(std::mem::offset_of!(Slot, taken) == 88);
 
-/// What every ring begins with: the device's half, and the host's.
+/// The beginning of every ring: the device's half, and the host's half.
 #[repr(C, align(128))]
 struct Header {
     /// The next ticket.
     tickets: AtomicU64,
-    /// Slots; a power of two. For the device: the host does not read it.
+    /// The number of slots; a power of two. The device reads this field; the host does not.
     slots: u64,
     unused: [u64; 6],
-    /// Not 0 once nobody serves the ring any more.
+    /// Not 0 once the ring is no longer served.
     closed: AtomicU64,
-    /// Commands that succeeded.
+    /// The number of commands that succeeded.
     succeeded: AtomicU64,
-    /// Commands that failed.
+    /// The number of commands that failed.
     failed: AtomicU64,
 }
 
 const _: () = assert!(std::mem::offset_of!(Header, closed) == 64 && size_of::<Header>() == 128);
 
-/// The bit beside the kind of a command that nobody waits for.
+/// The bit beside the kind that marks an untracked command.
 const UNTRACKED: u32 = 1 << 31;
 
 /// The answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completion {
-    /// 0, or a negative errno, as libfabric's.
+    /// 0, or one of libfabric's negative errno values.
     pub status: i32,
-    /// What was fetched.
+    /// The fetched value.
     pub result: u64,
 }
 
 impl Completion {
-    /// What is answered where nobody serves the ring.
+    /// The answer to a command of a ring that is not served.
     const CANCELED: Completion = Completion {
         status: -libc::ECANCELED,
         result: 0,
     };
 }
 
-/// What the next slot holds.
+/// The content of the next slot.
 pub(crate) enum Next {
     /// No command yet.
     Nothing,
     /// A command.
     Command(Command),
-    /// What no producer writes.
+    /// A value that no producer writes.
     Garbage(u64),
 }
 
-/// A ring. Any number of producers, one proxy.
+/// A ring. A ring has any number of producers and one proxy.
 pub struct Ring {
     base: NonNull<u8>,
     layout: Layout,
     slots: usize,
 }
 
-// SAFETY: reached through atomics only.
+// SAFETY: all accesses to the memory are atomic.
 unsafe impl Send for Ring {}
-// SAFETY: as for Send.
+// SAFETY: all accesses to the memory are atomic.
 unsafe impl Sync for Ring {}
 
 impl Ring {
-    /// A ring of at least `slots` slots.
+    /// Makes a ring of at least `slots` slots.
     pub fn new(slots: usize) -> Ring {
         let slots = slots.clamp(1, 1 << 16).next_power_of_two();
         let bytes = size_of::<Header>() + slots * size_of::<Slot>();
         let layout = Layout::from_size_align(bytes.next_multiple_of(4096), 4096)
             .unwrap_or(Layout::new::<Header>());
-        // SAFETY: the layout has more than no bytes.
+        // SAFETY: the layout's size is not 0.
         let Some(base) = NonNull::new(unsafe { alloc_zeroed(layout) }) else {
             handle_alloc_error(layout)
         };
-        // SAFETY: the header lies at the start; nobody else knows of it.
+        // SAFETY: the header lies at the start, and no other code knows the memory yet.
         unsafe { (*base.cast::<Header>().as_ptr()).slots = slots as u64 };
         Ring {
             base,
@@ -174,28 +176,28 @@ impl Ring {
         }
     }
 
-    /// First byte and length of the memory, for code that maps it for a device.
+    /// The first byte and the length of the memory, for code that maps the memory for a device.
     pub fn memory(&self) -> (*mut u8, usize) {
         (self.base.as_ptr(), self.layout.size())
     }
 
     fn header(&self) -> &Header {
-        // SAFETY: written when made; what changes are atomics.
+        // SAFETY: `new` wrote the header, and the fields that change are atomics.
         unsafe { self.base.cast::<Header>().as_ref() }
     }
 
     fn slot(&self, ticket: u64) -> &Slot {
         let index = (ticket as usize) & (self.slots - 1);
-        // SAFETY: inside the memory, zeroed when made; all of it is atomics.
+        // SAFETY: the slots lie inside the memory, which `new` zeroed; all fields are atomics.
         unsafe {
             let first = self.base.as_ptr().add(size_of::<Header>()).cast::<Slot>();
             &*first.add(index)
         }
     }
 
-    /// Publishes a command; waits for a slot if none is free. Returns its ticket, for which somebody has to
-    /// [`wait`](Self::wait) unless the command is untracked: all threads together may have as many tickets open as there are
-    /// slots. One more waits, perhaps for an answer that its own thread has to take.
+    /// Publishes a command; waits for a slot if none is free. Returns the ticket, for which a thread must call
+    /// [`wait`](Self::wait) unless the command is untracked. All threads together may have as many open tickets as the ring
+    /// has slots. A further command waits, perhaps for an answer that its own thread has to take.
     pub fn submit(&self, command: &Command) -> u64 {
         let ticket = self.header().tickets.fetch_add(1, Ordering::Relaxed);
         let slot = self.slot(ticket);
@@ -210,13 +212,13 @@ impl Ring {
         for (to, word) in slot.command.iter().zip(words(command)) {
             to.store(word, Ordering::Relaxed);
         }
-        // Release pairs with the Acquire in `next`: the command is whole.
+        // Release pairs with the Acquire in `next`: the command is complete in the slot.
         slot.published.store(ticket + 1, Ordering::Release);
         ticket
     }
 
-    /// Waits until a command is done, and takes its answer; once for each ticket. -ECANCELED: the ring was
-    /// closed before.
+    /// Waits until a command is complete, and takes its answer; called once for each ticket. The status
+    /// -ECANCELED says that the ring was closed before.
     pub fn wait(&self, ticket: u64) -> Completion {
         loop {
             if let Some(completion) = self.test(ticket) {
@@ -226,10 +228,11 @@ impl Ring {
         }
     }
 
-    /// As [`wait`](Self::wait), without waiting: none while the command is under way.
+    /// The same as [`wait`](Self::wait) without blocking: `None` while the command is outstanding.
     pub fn test(&self, ticket: u64) -> Option<Completion> {
         let slot = self.slot(ticket);
-        // Before the look at the slot: a ring is closed after its last answer.
+        // This read precedes the read of the slot, because the ring is closed after its last
+        // answer.
         let closed = self.is_closed();
         // Acquire pairs with the Release in `answer`.
         if slot.done.load(Ordering::Acquire) < ticket + 1 {
@@ -239,12 +242,13 @@ impl Ring {
             status: slot.status.load(Ordering::Relaxed),
             result: slot.result.load(Ordering::Relaxed),
         };
-        // Release pairs with the Acquire in `submit`: the next command of the slot comes after this.
+        // Release pairs with the Acquire in `submit`: the slot's next command comes after this.
         slot.taken.store(ticket + 1, Ordering::Release);
         Some(completion)
     }
 
-    /// Whether nobody serves the ring any more: what is not answered yet will not be.
+    /// Whether the ring is closed: the proxy serves it no longer, and unanswered commands get no
+    /// answer.
     pub fn is_closed(&self) -> bool {
         // Acquire pairs with the Release in `close`.
         self.header().closed.load(Ordering::Acquire) != 0
@@ -257,12 +261,13 @@ impl Ring {
         (count(&header.succeeded), count(&header.failed))
     }
 
-    /// What the slot of a ticket held published before: the ticket of its last command plus one.
+    /// The value that the slot of a ticket held published before: the ticket of its last command
+    /// plus one.
     fn before(&self, ticket: u64) -> u64 {
         (ticket + 1).saturating_sub(self.slots as u64)
     }
 
-    /// The command of a ticket, once it is published.
+    /// The command of a ticket, if it is published.
     pub(crate) fn next(&self, ticket: u64) -> Next {
         let slot = self.slot(ticket);
         // Acquire pairs with the Release in `submit`.
@@ -278,14 +283,15 @@ impl Ring {
         Next::Command(command(found))
     }
 
-    /// Answers a command; the answer of an untracked one is taken with that.
+    /// Answers a command. For an untracked command, the call also takes the answer.
     pub(crate) fn answer(&self, ticket: u64, completion: Completion, untracked: bool) {
         let header = self.header();
         let counter = match completion.status {
             0 => &header.succeeded,
             _ => &header.failed,
         };
-        // Release pairs with the Acquire in `counts`: a thread that sees the count sees what the command brought. Only the proxy counts.
+        // Release pairs with the Acquire in `counts`: a thread that sees the count also sees the command's effects. Only
+        // the proxy changes the counters.
         counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Release);
         let slot = self.slot(ticket);
         slot.status.store(completion.status, Ordering::Relaxed);
@@ -297,16 +303,16 @@ impl Ring {
         }
     }
 
-    /// Says that nobody serves the ring any more.
+    /// Marks the ring as no longer served.
     pub(crate) fn close(&self) {
-        // Release pairs with the Acquire in `is_closed`: answers come before.
+        // Release pairs with the Acquire in `is_closed`: the answers come before.
         self.header().closed.store(1, Ordering::Release);
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, and freed once.
+        // SAFETY: the memory was allocated with this layout, and is freed once.
         unsafe { dealloc(self.base.as_ptr(), self.layout) };
     }
 }

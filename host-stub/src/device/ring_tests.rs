@@ -57,7 +57,8 @@ fn commands_come_out_in_order_and_whole() {
     });
 }
 
-/// Twice as many untracked commands as there are slots: the answers free them.
+/// The test submits twice as many untracked commands as the ring has slots; the answers free the
+/// slots.
 #[test]
 fn nobody_waits_for_untracked_commands() {
     let ring = Ring::new(2);

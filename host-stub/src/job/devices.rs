@@ -10,7 +10,7 @@ use crate::device::{
 };
 use crate::loader::Transport;
 
-/// The devices that the parameters ask for, and those that the machine has.
+/// Registers the devices that the parameters ask for, and the devices of the machine.
 pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, JobError> {
     let is_refused = device_limit(params) == DeviceLevel::HostOnHost;
     let refused = is_refused.then_some("host_device_level");
@@ -22,7 +22,8 @@ pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, J
             break;
         }
     }
-    // Not beside pretended ones, whose copy functions the transport uses for all.
+    // CUDA devices are not used beside simulated devices, because the transport uses one set of
+    // copy functions.
     if pretended == 0 && looks_for_cuda(params)? {
         devices
             .add_cuda()
@@ -32,7 +33,7 @@ pub fn devices(transport: &Transport, params: &Params) -> Result<Arc<Devices>, J
     Ok(Arc::new(devices))
 }
 
-/// What a transport and devices come to under the parameters.
+/// The level of device support that results from a transport, its devices and the parameters.
 pub fn device_support(transport: &Transport, devices: &Devices, params: &Params) -> Support {
     Support::of(
         transport.knows_devices(),
@@ -79,7 +80,8 @@ mod tests {
         }
     }
 
-    /// Memory that a program keeps after the job has ended holds no registration, which would keep the transport open.
+    /// Memory that a program keeps after the end of the job holds no registration, because a registration would keep
+    /// the transport open.
     #[test]
     fn memory_that_is_left_holds_no_registration() {
         let transport = scripted::transport();

@@ -7,14 +7,14 @@ use crate::bootstrap::BootstrapError;
 use crate::crt::RuntimeError;
 use crate::loader::{Failure, LoadError, Transport, TransportError};
 
-/// Why a job could not be joined, or went wrong.
+/// The reason why a job could not be joined, or failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JobError {
-    /// A source of parameters is wrong.
+    /// A source of parameters is invalid.
     #[error(transparent)]
     Params(#[from] ParamsError),
-    /// A parameter of the host has a value that means nothing.
+    /// A parameter of the host has an invalid value.
     #[error(transparent)]
     Param(#[from] mca_params::Error),
     /// The other processes cannot be reached out of band.
@@ -29,7 +29,7 @@ pub enum JobError {
     /// The progress thread cannot be started.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The transport has no way to a rank.
+    /// The transport cannot reach a rank.
     #[error("rank {rank}: the transport {transport:?} cannot reach it")]
     Unreachable {
         /// The rank.
@@ -37,7 +37,7 @@ pub enum JobError {
         /// The transport.
         transport: Transport,
     },
-    /// Nobody has that rank.
+    /// The job has no such rank.
     #[error("rank {rank}: wanted a rank below {size}")]
     NoSuchRank {
         /// The rank.
@@ -45,18 +45,18 @@ pub enum JobError {
         /// The job's size.
         size: u32,
     },
-    /// A layer above did not do its part: the world could not be freed in good order, or the ranks of a
-    /// window could not exchange what they have to.
+    /// A layer failed: the world could not be freed, or the ranks of a window could not exchange their
+    /// data.
     #[error(transparent)]
     Layer(Box<dyn std::error::Error + Send + Sync>),
-    /// Something sent did not arrive.
+    /// A flush failed, so sent data did not arrive.
     #[error("rank {rank}: flush before leaving the job returned {status}{}", cause(.failure))]
     Flush {
         /// This rank.
         rank: u32,
-        /// What flush returned.
+        /// The return value of flush.
         status: Status,
-        /// What the transport reported before.
+        /// The failure that the transport reported before.
         failure: Option<Failure>,
     },
 }

@@ -8,15 +8,16 @@ use plugin_api::ThreadLevel;
 use crate::base::params::Setting;
 use crate::crt::Level;
 
-/// How to join a job. The default: the default plugin, no explicit settings, any threads at once.
+/// The options of joining a job. The defaults are: the default plugin, no explicit settings, and any threads
+/// at the same time.
 #[derive(Clone, Debug)]
 pub struct JobOptions {
-    /// The plugin's file; [`default_path`](crate::loader::default_path) if none is given.
+    /// The plugin's file; `None` stands for [`default_path`](crate::loader::default_path).
     pub(super) plugin: Option<PathBuf>,
-    /// Parameters set above every other source.
+    /// Parameters that override every other source.
     pub settings: Vec<Setting>,
-    /// Arithmetic on elements of types that windows do not know ([`Window::accumulate_custom`](crate::win::Window::accumulate_custom)); the same
-    /// codes at all ranks.
+    /// Arithmetic on elements of types that windows do not know
+    /// ([`Window::accumulate_custom`](crate::win::Window::accumulate_custom)). All ranks use the same codes.
     pub arithmetic: Option<CombineFn>,
     pub(super) level: Level,
 }
@@ -33,8 +34,8 @@ impl Default for JobOptions {
 }
 
 impl JobOptions {
-    /// Names the plugin's file, instead of [`default_path`](crate::loader::default_path): the one that the
-    /// user's environment names, or that is installed beside this program.
+    /// Sets the plugin's file. The default is [`default_path`](crate::loader::default_path): the file that
+    /// the user's environment names, or the file that is installed beside this program.
     ///
     /// # Safety
     /// The code in the file is trusted: see [`Plugin::open`](crate::loader::Plugin::open).
@@ -43,28 +44,28 @@ impl JobOptions {
         self
     }
 
-    /// Promises a weaker use of threads than [`ThreadLevel::Multiple`], so that the transport can
-    /// leave out its locks.
+    /// Promises a thread level below [`ThreadLevel::Multiple`], so that the transport can omit its
+    /// locks.
     ///
     /// # Safety
-    /// The program keeps to the level: see [`Component::init`](crate::loader::Component::init).
+    /// The program respects the level: see [`Component::init`](crate::loader::Component::init).
     pub unsafe fn assume_threads(self, level: ThreadLevel) -> Self {
-        // SAFETY: passed on to the caller.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { self.assume_level(level.into()) }
     }
 
-    /// As [`assume_threads`](Self::assume_threads), for any level.
+    /// The same as [`assume_threads`](Self::assume_threads), for any level.
     ///
     /// # Safety
-    /// The program keeps to the level that is provided ([`Runtime::provided`](crate::crt::Runtime::provided)).
+    /// The program respects the level that is provided ([`Runtime::provided`](crate::crt::Runtime::provided)).
     pub unsafe fn assume_level(mut self, level: Level) -> Self {
         self.level = level;
         self
     }
 
-    /// Asks for [`Level::TaskMultiple`]: tasks wait without their threads. Provided only where hooks of
-    /// a tasking runtime are set ([`set_hooks`](crate::crt::set_hooks)); else, with a warning,
-    /// [`Level::Multiple`].
+    /// Asks for [`Level::TaskMultiple`]: tasks wait without blocking their threads. The job provides this
+    /// level only if hooks of a tasking runtime are set ([`set_hooks`](crate::crt::set_hooks)); otherwise it
+    /// warns and provides [`Level::Multiple`].
     pub fn task_multiple(mut self) -> Self {
         self.level = Level::TaskMultiple;
         self

@@ -4,18 +4,18 @@ use std::any::Any;
 use std::error::Error;
 use std::sync::OnceLock;
 
-/// Why a layer did not leave the job in good order.
+/// The reason why a layer could not leave the job.
 pub(crate) type LeaveError = Box<dyn Error + Send + Sync>;
 
-/// A thing that a layer keeps with a job for as long as that lasts. One of each type.
+/// An object that a layer keeps with a job until the job ends. A job has one object of each type.
 pub(crate) trait Kept: Any + Send + Sync {
-    /// The job is being left; collective, while all ranks still answer.
+    /// Called when the process leaves the job; collective, while all ranks still answer.
     fn leave(&self) -> Result<(), LeaveError> {
         Ok(())
     }
 }
 
-/// Things of different types: a chain that only grows, so that what was found stays.
+/// Objects of different types: a chain that only grows, so that a found object stays.
 #[derive(Default)]
 pub(super) struct Slots(OnceLock<Box<Slot>>);
 
@@ -25,8 +25,8 @@ struct Slot {
 }
 
 impl Slots {
-    /// The thing of a type, which the first call makes. Any thread calls; takes one step for each type that
-    /// was asked for before.
+    /// The object of type `T`, which the first call makes. Any thread may call. The search takes one step
+    /// for each type of object in the chain.
     pub(super) fn get<T: Kept + Default>(&self) -> &T {
         let mut slots = self;
         loop {
@@ -44,7 +44,7 @@ impl Slots {
         }
     }
 
-    /// Lets all layers leave; the first failure is returned after all have.
+    /// Calls `leave` of all objects; returns the first failure after all calls.
     pub(super) fn leave(&self) -> Result<(), LeaveError> {
         let mut outcome = Ok(());
         let mut slots = self;

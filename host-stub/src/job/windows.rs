@@ -11,7 +11,7 @@ use super::Job;
 use crate::base::params::Params;
 use crate::loader::EndpointRef;
 
-/// Which functions new windows get unless their info says otherwise.
+/// The table of functions of new windows, unless their info overrides it.
 pub static TABLE: Declaration = Declaration::new(
     "host_win_table",
     Kind::String,
@@ -32,7 +32,7 @@ const WORDS: [Cow<'static, str>; TableChoice::ALL.len()] = [
     Cow::Borrowed(TableChoice::Btl.name()),
 ];
 
-/// Whether segments of new windows are made of huge pages unless their info says otherwise.
+/// Whether segments of new windows use huge pages, unless their info overrides this.
 pub static HUGE_PAGES: Declaration =
     Declaration::new("host_win_huge_pages", Kind::Bool, Value::Bool(false))
         .help(
@@ -41,7 +41,7 @@ pub static HUGE_PAGES: Declaration =
         )
         .level(Level::TUNER_DETAIL);
 
-/// What new windows get, as the parameters say.
+/// The settings of new windows, from the parameters.
 pub(super) fn defaults(params: &Params) -> Result<Defaults, mca_params::Error> {
     let table = params.declare(&TABLE)?;
     let huge_pages = params.declare(&HUGE_PAGES)?;
@@ -55,12 +55,12 @@ pub(super) fn defaults(params: &Params) -> Result<Defaults, mca_params::Error> {
 }
 
 impl Job {
-    /// What the windows of the job share.
+    /// The data that the windows of the job share.
     pub(crate) fn windows(&self) -> &Arc<Context> {
         &self.windows
     }
 
-    /// Registers a hook for the windows made from here on. Every rank registers the same hooks in
+    /// Registers a hook for the windows that are made later. Every rank registers the same hooks in
     /// the same order, while no window is being made.
     pub fn add_window_hook<P: Send + Sync + 'static>(
         &self,
@@ -70,14 +70,14 @@ impl Job {
         self.windows.hooks().add(hook, parameter)
     }
 
-    /// Ends a registration. Windows that were made under it keep what the hook made of them, and
-    /// tell it when they end. Ending it again does nothing.
+    /// Removes a hook. Existing windows keep the data that the hook attached, and notify the hook
+    /// when they end. A second removal does nothing.
     pub fn remove_window_hook(&self, id: HookId) {
         self.windows.hooks().remove(id);
     }
 
-    /// Says how many hooks of its own a hook calls, 1 unless said. Windows are not made where ranks
-    /// have different numbers; a hook that stands for none may not be called.
+    /// Sets the number of inner hooks that a hook calls; the default is 1. A window is not made if
+    /// the number differs among ranks. A hook with the number 0 may not be called.
     pub fn weigh_window_hook(&self, id: HookId, stands_for: usize) {
         self.windows.hooks().weigh(id, stands_for);
     }

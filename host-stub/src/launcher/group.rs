@@ -13,23 +13,23 @@ use crate::bootstrap::local::JOB_ENV;
 
 /// The group of a job's processes.
 pub(super) struct Group {
-    /// The guard, and the group.
+    /// The process id of the guard, which is also the group's number.
     leader: i32,
-    /// The guard reads its other end, which ends with this process.
+    /// The write end of the guard's pipe; the pipe ends with this process.
     _alive: PipeWriter,
-    /// What the environment of the job's processes has.
+    /// The environment entry that marks the job's processes.
     mark: Vec<u8>,
 }
 
 impl Group {
     pub(super) fn new(job: &str) -> io::Result<Group> {
-        // SAFETY: no pointers.
+        // SAFETY: the call takes no pointers.
         if unsafe { libc::prctl(libc::PR_SET_CHILD_SUBREAPER, 1 as libc::c_ulong) } != 0 {
             return Err(io::Error::last_os_error());
         }
         let (reader, writer) = io::pipe()?;
         let (from, to) = (reader.as_raw_fd(), writer.as_raw_fd());
-        // SAFETY: the child makes only system calls that may be made after fork.
+        // SAFETY: the child makes only system calls that are allowed after fork.
         let leader = with_signals_blocked(|| unsafe {
             match libc::fork() {
                 0 => guard(from, to),
@@ -39,8 +39,8 @@ impl Group {
         if leader < 0 {
             return Err(io::Error::last_os_error());
         }
-        // By both, so that it is done whichever goes on first.
-        // SAFETY: no pointers.
+        // Parent and child both call `setpgid`, so the group exists before either continues.
+        // SAFETY: the call takes no pointers.
         unsafe { libc::setpgid(leader, leader) };
         Ok(Group {
             leader,
@@ -54,21 +54,23 @@ impl Group {
     }
 
     pub(super) fn signal(&self, signal: i32) {
-        // SAFETY: no pointers; the leader is not reaped yet, so the group is the job's.
+        // SAFETY: the call takes no pointers. The leader is not reaped yet, so the group belongs to
+        // the job.
         unsafe { libc::kill(-self.leader, signal) };
     }
 
-    /// Processes with the job in their environment that are this process's children and have not ended.
+    /// The living child processes of this process that have the job's mark in their environment.
     pub(super) fn children(&self) -> Vec<i32> {
         let own = std::process::id().to_string();
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
         pids.filter(|pid| {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            // The second field is a name in parentheses that may itself contain anything; the fourth is the parent.
+            // The second field is a name in parentheses that may contain any character; the fourth field is the
+            // parent.
             let rest = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
             rest.split_ascii_whitespace().nth(1) == Some(&own)
-                // Empty where the process has ended.
+                // The environment is empty if the process has ended.
                 && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
                     let mut variables = environment.split(|byte| *byte == 0);
                     variables.any(|variable| variable == self.mark)
@@ -77,20 +79,21 @@ impl Group {
         .collect()
     }
 
-    /// Lets the guard go, which was killed.
+    /// Reaps the guard, which was killed.
     pub(super) fn reap(self) {
-        // SAFETY: a child of this process; no status is asked for.
+        // SAFETY: the process is a child of this process, and the call writes no status.
         unsafe { libc::waitpid(self.leader, std::ptr::null_mut(), 0) };
     }
 }
 
-/// What the guard does: kills its group, and with it itself, once no process can write to the pipe any more.
+/// The body of the guard: waits until no process can write to the pipe, then kills its group and thereby
+/// itself.
 ///
 /// # Safety
 /// The caller is a child after fork.
 unsafe fn guard(from: i32, to: i32) -> ! {
     let mut byte = 0_u8;
-    // SAFETY: system calls that may be made after fork; the buffer has one byte.
+    // SAFETY: these system calls are allowed after fork; the buffer has one byte.
     unsafe {
         libc::setpgid(0, 0);
         libc::close(to);

@@ -26,43 +26,43 @@ use watch::Watch;
 pub use rank::End;
 pub use signals::Interrupts;
 
-/// How often the launcher looks after its ranks.
+/// Time between two checks of the ranks.
 const TICK: Duration = Duration::from_millis(10);
 
-/// How long ranks may take to go after SIGTERM, before SIGKILL.
+/// Time that ranks have to end after SIGTERM, before SIGKILL.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// How long ranks may take to go after SIGKILL, before the launcher says that they have not.
+/// Time that ranks have to end after SIGKILL, before the launcher reports that they have not ended.
 const LAST: Duration = Duration::from_millis(1000);
 
-/// The exit code for a job that went wrong without any process having failed.
+/// The exit code of a job that failed without a failed process.
 const BROKEN_JOB: u8 = 5;
 
-/// What to run.
+/// The options of a launch.
 #[derive(Clone, Debug)]
 pub struct LaunchOptions {
     /// Number of ranks, at least 1.
     pub ranks: u32,
-    /// The program: a path, or a name looked for on `PATH`.
+    /// The program: a path, or a name that is searched on `PATH`.
     pub program: OsString,
-    /// Its arguments.
+    /// The program's arguments.
     pub arguments: Vec<OsString>,
-    /// Further variables of its environment.
+    /// Additional environment variables of the program.
     pub environment: Vec<(OsString, OsString)>,
-    /// Parameters set above every other source, in every rank.
+    /// Parameters that override every other source, in every rank.
     pub settings: Vec<Setting>,
-    /// Whether the other ranks go on when one fails. A wait for the failed rank gets an
-    /// error; the job ends with the last rank, and its outcome tells of the first failure.
+    /// Whether the other ranks go on when a rank fails. A wait for the failed rank then returns an error. The job ends
+    /// with the last rank, and its outcome reports the first failure.
     pub recovery: bool,
-    /// Whether each line that a rank prints starts with its rank. The job then ends only when its output was read, or with
-    /// an interrupt.
+    /// Whether each output line of a rank starts with the rank's number. The job then ends only when all output has been
+    /// read, or an interrupt arrives.
     pub tag_output: bool,
-    /// Ends the job when one arrives. To be had once per process, from [`Interrupts::install`].
+    /// Signals that end the job when one arrives. A process can obtain them once, from [`Interrupts::install`].
     pub interrupts: Option<Interrupts>,
 }
 
 impl LaunchOptions {
-    /// Runs `program` with no arguments on `ranks` ranks.
+    /// Runs `program` without arguments on `ranks` ranks.
     pub fn new(ranks: u32, program: impl Into<OsString>) -> Self {
         LaunchOptions {
             ranks,
@@ -77,39 +77,40 @@ impl LaunchOptions {
     }
 }
 
-/// How a job ended.
+/// The outcome of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// 0 when every rank ended well; else the exit code of the rank that failed first, 128 and
-    /// the signal that killed it, 128 and the signal that the launcher got, or 5 where ranks only left without a word.
+    /// The exit code of the job. It is 0 if every rank ended without an error. Otherwise it is the exit code of the
+    /// rank that failed first, 128 plus the signal that killed that rank, or 128 plus the signal that the launcher
+    /// received. It is 5 if ranks only closed their connections without notice.
     pub code: u8,
-    /// What went wrong, for people.
+    /// A description of the failure.
     pub failure: Option<String>,
-    /// The rank that failed first, if it was one.
+    /// The rank that failed first, if a rank failed.
     pub failed_rank: Option<u32>,
-    /// How each rank ended, in order; those ended by the launcher included.
+    /// The end of each rank, in order; includes ranks that the launcher ended.
     pub ranks: Vec<RankOutcome>,
 }
 
-/// How one rank ended.
+/// The end of one rank.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct RankOutcome {
     /// The rank.
     pub rank: u32,
-    /// Its process.
+    /// The id of the rank's process.
     pub pid: i32,
-    /// How it ended; none if it could not be ended.
+    /// The end of the process; `None` if the launcher could not end it.
     pub end: Option<End>,
 }
 
-/// Why a job could not be started.
+/// The reason why a job could not be started.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LaunchError {
     /// An invalid number of ranks.
     #[error("{found} ranks: wanted 1 to {MAX_RANKS}")]
     Ranks {
-        /// The number.
+        /// The invalid number.
         found: u32,
     },
     /// The program could not be started.
@@ -119,17 +120,17 @@ pub enum LaunchError {
         program: OsString,
         /// The rank.
         rank: u32,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The system refused what the launcher needs, or the wait for the ranks.
+    /// The system refused a resource of the launcher, or the wait for the ranks failed.
     #[error("cannot look after the ranks: {0}")]
     System(io::Error),
 }
 
-/// Runs a job to its end. Returns when no process of it is left. The calling thread starts the
-/// ranks and waits: they are killed if it ends before. A SIGCHLD that this process ignores gets its default action, in
-/// the ranks too. It becomes a subreaper.
+/// Runs a job to its end. Returns when no process of the job is left. The calling thread starts the ranks and waits;
+/// the ranks are killed if this thread ends earlier. If this process ignores SIGCHLD, the call restores the default
+/// action, which the ranks inherit. The call makes the process a subreaper.
 pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     if !(1..=MAX_RANKS).contains(&options.ranks) {
         return Err(LaunchError::Ranks {
@@ -140,7 +141,7 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     let job = name();
     let mut watch = Watch::new(&job).map_err(LaunchError::System)?;
     let outcome = watch.run(options, &job);
-    // From here on every path ends what was started: run's error included.
+    // From here on, every path ends the started processes, even after an error of `run`.
     let grace = match outcome {
         Ok(None) => Duration::ZERO,
         _ => GRACE,
@@ -156,7 +157,8 @@ pub fn launch(options: &LaunchOptions) -> Result<Outcome, LaunchError> {
     })
 }
 
-/// Has the system tell how children end where SIGCHLD is ignored, as some parents leave it. Children inherit the default.
+/// Restores the default action of SIGCHLD if it is ignored, so that the system reports how children end. Some parents
+/// leave SIGCHLD ignored. Children inherit the default action.
 fn await_children() {
     // SAFETY: an all-zero sigaction is valid: the default action, without flags.
     let default: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -170,11 +172,11 @@ fn await_children() {
     }
 }
 
-/// A new job's name, unique on this machine.
+/// Makes a job name that is unique on this machine.
 fn name() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     let nanoseconds = since.map_or(0, |time| time.as_nanos());
-    // The thread's address space differs between threads that launch in the same nanosecond.
+    // The address of a local variable differs between threads that launch in the same nanosecond.
     let local = 0_u8;
     let salt = nanoseconds as u64 ^ (&raw const local as u64).rotate_left(40);
     format!("{}-{salt:x}", std::process::id())

@@ -5,20 +5,21 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// Longest piece of a line that is held back for its end, bytes.
+/// The maximum length, in bytes, of a piece of a line that waits for the end of the line.
 const LINE_LIMIT: u64 = 64 << 10;
 
-/// Pause between two looks at the threads.
+/// Time between two checks of the threads.
 const NAP: Duration = Duration::from_millis(1);
 
-/// Which of this process's streams to write to.
+/// The standard stream of this process to write to.
 #[derive(Clone, Copy)]
 pub(super) enum Stream {
     Stdout,
     Stderr,
 }
 
-/// Starts a thread that passes a rank's output on until its end. An error: there are as many threads as may be.
+/// Starts a thread that forwards a rank's output until its end. An error means that the system allows no
+/// further thread.
 pub(super) fn tag(
     rank: u32,
     from: impl Read + Send + 'static,
@@ -37,7 +38,7 @@ pub(super) fn tag(
                 line.push(b'\n');
             }
             let tagged = [format!("[{rank}] ").as_bytes(), &line].concat();
-            // A reader that is gone is no reason to stop the ranks' writing.
+            // If the reader of the output has closed it, the ranks still continue to write.
             let _ = match to {
                 Stream::Stdout => write_all(std::io::stdout().lock(), &tagged),
                 Stream::Stderr => write_all(std::io::stderr().lock(), &tagged),
@@ -47,8 +48,8 @@ pub(super) fn tag(
     })
 }
 
-/// Writes and flushes everything, and waits for room where the stream would not: it may be shared with a program that
-/// made it non-blocking.
+/// Writes and flushes all bytes. If the stream is non-blocking, waits for room; another program that shares the
+/// stream may have made it so.
 fn write_all(mut to: impl Write + AsFd, mut bytes: &[u8]) -> io::Result<()> {
     loop {
         let written = match bytes {
@@ -68,14 +69,14 @@ fn write_all(mut to: impl Write + AsFd, mut bytes: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Returns when a stream can be written to, or its reader is gone.
+/// Returns when a stream is writable, or its reader has closed it.
 fn wait_for_room(to: &impl AsFd) -> io::Result<()> {
     let mut entry = libc::pollfd {
         fd: to.as_fd().as_raw_fd(),
         events: libc::POLLOUT,
         revents: 0,
     };
-    // SAFETY: one entry, and its descriptor is open.
+    // SAFETY: the array has one entry, and its descriptor is open.
     if unsafe { libc::poll(&mut entry, 1, -1) } < 0 {
         let error = io::Error::last_os_error();
         if error.kind() != ErrorKind::Interrupted {
@@ -85,7 +86,7 @@ fn wait_for_room(to: &impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits for the rest of all outputs; no longer once `is_hurried` says so.
+/// Waits for the rest of all outputs; returns early once `is_hurried` returns true.
 pub(super) fn finish(mut taggers: Vec<JoinHandle<()>>, mut is_hurried: impl FnMut() -> bool) {
     loop {
         taggers.retain(|tagger| !tagger.is_finished());

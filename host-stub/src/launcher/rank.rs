@@ -15,18 +15,18 @@ use super::{LaunchOptions, code_of_signal};
 use crate::bootstrap::local::Inherited;
 use crate::bootstrap::local::{JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 
-/// How a process ended.
+/// The end of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
-    /// It exited with this code.
+    /// The process exited with this code.
     Exit(u8),
-    /// This signal killed it.
+    /// This signal killed the process.
     Signal(i32),
 }
 
 impl End {
-    /// The code by which a shell would know it: the exit code, or 128 and the signal.
+    /// The exit code that a shell would report: the exit code, or 128 plus the signal.
     pub fn code(self) -> u8 {
         match self {
             End::Exit(code) => code,
@@ -44,7 +44,7 @@ impl fmt::Display for End {
     }
 }
 
-/// A signal's number and name.
+/// The number and the name of a signal.
 pub(super) fn signal_name(signal: i32) -> String {
     let name = match signal {
         libc::SIGHUP => "SIGHUP",
@@ -69,28 +69,30 @@ pub(super) fn signal_name(signal: i32) -> String {
     format!("signal {signal} ({name})")
 }
 
-/// What providers read from the environment, and transports cannot set once there are threads. The user's own
-/// values stay. The progress thread of sockets would sleep 10 ms at a time.
+/// Variables that providers read from the environment, and that transports cannot set once threads exist. The
+/// user's own values stay. Without this value, the progress thread of the sockets provider would sleep 10 ms
+/// at a time.
 const PROVIDER_SETTINGS: [(&str, &str); 1] = [("FI_SOCKETS_PE_WAITTIME", "0")];
 
-/// What it takes to start one.
+/// The arguments of starting a rank.
 pub(super) struct Spawn<'a> {
     pub(super) options: &'a LaunchOptions,
     pub(super) job: &'a str,
-    /// The process group that it belongs to.
+    /// The process group of the rank.
     pub(super) group: i32,
     pub(super) settings: &'a (&'static str, String),
     pub(super) number: u32,
-    /// Its way to the launcher, which it inherits.
+    /// The socket to the launcher, which the rank inherits.
     pub(super) socket: UnixStream,
 }
 
 impl Spawn<'_> {
-    /// Starts it, in the job's process group, to be killed when the calling thread ends.
+    /// Starts the rank's process in the job's process group. The process is killed when the calling
+    /// thread ends.
     ///
-    /// Not in a session of its own: where the kernel shares processors out among sessions
-    /// (`sched_autogroup_enabled`), a rank that yields while it waits would yield to nobody, and the
-    /// ranks it waits for would wait for the end of its time slice.
+    /// The rank has no session of its own. If the kernel divides processor time among sessions
+    /// (`sched_autogroup_enabled`), a waiting rank in its own session could not yield to another
+    /// rank. The awaited ranks would then wait for the end of its time slice.
     pub(super) fn start(self) -> io::Result<Rank> {
         let Spawn {
             options,
@@ -120,7 +122,8 @@ impl Spawn<'_> {
             .env(JOB_ENV, job)
             .env(settings.0, &settings.1)
             .stdin(Stdio::null());
-        // Before the process: where there are no more threads, none is started.
+        // Threads start before the process, so no process is started if the system allows no
+        // further thread.
         let mut taggers = Vec::new();
         if options.tag_output {
             let (stdout, into_stdout) = io::pipe()?;
@@ -131,8 +134,8 @@ impl Spawn<'_> {
         }
         let launcher = std::process::id() as libc::pid_t;
         let descriptor = socket.as_raw_fd();
-        // SAFETY: the closure makes only system calls that may be made between fork and exec, and
-        // allocates nothing.
+        // SAFETY: the closure makes only system calls that are allowed between fork and exec, and
+        // allocates no memory.
         unsafe {
             command.pre_exec(move || {
                 if libc::setpgid(0, group) < 0
@@ -141,7 +144,7 @@ impl Spawn<'_> {
                 {
                     return Err(io::Error::last_os_error());
                 }
-                // The launcher may have ended before the line above; then nobody will tell.
+                // If the launcher ended before the line above, no signal will come.
                 if libc::getppid() != launcher {
                     return Err(io::Error::from_raw_os_error(libc::ESRCH));
                 }
@@ -150,7 +153,7 @@ impl Spawn<'_> {
         }
         Ok(Rank {
             number,
-            // The command goes, and with it this process's writing ends of the pipes.
+            // The drop of the command closes this process's write ends of the pipes.
             child: command.spawn()?,
             end: None,
             taggers,
@@ -175,12 +178,12 @@ impl Rank {
         self.child.id() as i32
     }
 
-    /// How it ended, as far as is known.
+    /// The end of the process, if it is known.
     pub(super) fn end(&self) -> Option<End> {
         self.end
     }
 
-    /// Looks whether it has ended; true if it has since the last look.
+    /// Checks whether the process has ended; true if it has ended since the last check.
     pub(super) fn look(&mut self) -> io::Result<bool> {
         if self.end.is_some() {
             return Ok(false);
@@ -192,7 +195,7 @@ impl Rank {
         Ok(self.end.is_some())
     }
 
-    /// The threads that pass its output on.
+    /// The threads that forward the rank's output.
     pub(super) fn taggers(&mut self) -> impl Iterator<Item = JoinHandle<()>> + '_ {
         self.taggers.drain(..)
     }

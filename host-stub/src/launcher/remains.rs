@@ -6,7 +6,7 @@ use std::path::Path;
 
 use crate::base::process::Process;
 
-/// Removes the transport's files of processes of this user that have ended, of earlier jobs too.
+/// Removes the transport's files of this user's dead processes, including those of earlier jobs.
 pub(super) fn remove_files() {
     remove_files_in(Path::new("/dev/shm"));
 }
@@ -16,14 +16,14 @@ fn remove_files_in(folder: &Path) {
         return;
     };
     let own = Process::own();
-    // SAFETY: has no failure and no argument.
+    // SAFETY: the call has no arguments and cannot fail.
     let uid = unsafe { libc::geteuid() };
     for entry in entries.flatten() {
-        // Metadata of the entry itself, not of what a link points to.
+        // The metadata belongs to the entry itself, not to the target of a link.
         let (name, Ok(metadata)) = (entry.file_name(), entry.metadata()) else {
             continue;
         };
-        // Of a process that is not beside this one, nothing is known.
+        // A process in another namespace is unknown, so its files stay.
         let owner = name.to_str().and_then(owner);
         let is_orphaned = owner.is_some_and(|of| of.is_beside(&own) && of.is_gone());
         if !is_orphaned || metadata.uid() != uid || !metadata.is_file() {
@@ -36,8 +36,8 @@ fn remove_files_in(folder: &Path) {
     }
 }
 
-/// The process in a name of the transport's files: `btl_ofi.NODE.PID.STARTED` with anything after a `:` or a `.`, as the shm
-/// provider appends it. NODE is the process's [`space`](Process::space).
+/// The process in a file name of the transport: `btl_ofi.NODE.PID.STARTED`, then anything after a `:` or a `.`, which the
+/// shm provider appends. NODE is the process's [`space`](Process::space).
 fn owner(name: &str) -> Option<Process> {
     let mut fields = name.strip_prefix("btl_ofi.")?.split([':', '.']);
     let node = fields.next()?;
@@ -53,7 +53,8 @@ fn owner(name: &str) -> Option<Process> {
 mod tests {
     use super::*;
 
-    /// Files of processes that live, of another process-id namespace, and of others stay.
+    /// The function removes only files of dead processes. Files of living processes, of other
+    /// process-id namespaces and of other programs stay.
     #[test]
     fn files_of_ended_processes_alone_are_removed() {
         let folder = std::env::temp_dir().join(format!("host-stub-remains-{}", std::process::id()));
@@ -65,7 +66,7 @@ mod tests {
         let named = |space: u64, pid: u32, started: u64, rest: &str| {
             format!("btl_ofi.{space:016x}.{pid}.{started}{rest}")
         };
-        // The file has the lower 32 bits of the start.
+        // The file name contains the lower 32 bits of the start time.
         let started = own.started & u64::from(u32::MAX);
         let removed = [
             named(own.space, ended, 7, ":0:0_1"),

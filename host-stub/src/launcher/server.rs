@@ -11,51 +11,52 @@ use std::time::{Duration, Instant};
 
 use crate::bootstrap::protocol::{MAX_REPLY, MAX_REQUEST, Reply, Request, body_length};
 
-/// How long a rank may live on after its connection ended without a word: most likely it is ending, and its process says how.
+/// Time that a rank has to end after its connection closed without notice. The rank is probably ending, and its process
+/// then reports the reason.
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// Whether a rank has joined the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Membership {
-    /// Not yet.
+    /// The rank has not joined yet.
     Absent,
-    /// It has introduced itself.
+    /// The rank has joined.
     Joined,
-    /// It has left in good order.
+    /// The rank has left the job.
     Left,
 }
 
-/// What the launcher has to know of what ranks sent.
+/// A message of a rank that concerns the launcher.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A rank asked for the end of the job.
+    /// A rank asked the launcher to end the job.
     Aborted {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// With this exit code.
+        /// The exit code of the job.
         code: u8,
-        /// Why.
+        /// The rank's reason.
         message: String,
     },
-    /// A rank broke the protocol, or lost its connection, and is cut off.
+    /// A rank violated the protocol or lost its connection, and is disconnected.
     Broken {
-        /// Which.
+        /// The rank.
         rank: u32,
-        /// How.
+        /// The violation.
         reason: String,
     },
 }
 
-/// What the server keeps of a rank.
+/// The server's data about a rank.
 struct Client {
-    /// None once it has ended.
+    /// `None` once the connection has ended.
     stream: Option<UnixStream>,
     input: Vec<u8>,
     output: VecDeque<u8>,
     membership: Membership,
-    /// When the connection ended without a word, until that is told.
+    /// The time at which the connection ended without notice, until the server reports the loss.
     lost: Option<Instant>,
-    /// Its part of the exchange under way.
+    /// The rank's data of the current exchange.
     part: Option<Vec<u8>>,
 }
 
@@ -63,12 +64,12 @@ struct Client {
 pub struct Server {
     clients: Vec<Client>,
     board: HashMap<(u32, String), Vec<u8>>,
-    /// The first rank that ended or is cut off, and will take part in no exchange.
+    /// The first rank that ended or was disconnected; it takes part in no exchange.
     gone: Option<u32>,
 }
 
 impl Server {
-    /// A server for a job of `ranks` ranks, and the sockets of the ranks, which their processes inherit.
+    /// Makes a server for a job of `ranks` ranks, and the sockets that the rank processes inherit.
     pub fn new(ranks: u32) -> io::Result<(Server, Vec<UnixStream>)> {
         let (mut clients, mut sockets) = (Vec::new(), Vec::new());
         for _ in 0..ranks {
@@ -98,7 +99,8 @@ impl Server {
         client.map_or(Membership::Absent, |client| client.membership)
     }
 
-    /// Tells every rank that waits for the others in an exchange, or will, that one has ended or is cut off.
+    /// Records that a rank has ended or was disconnected. Every rank that waits in an exchange, or enters
+    /// one later, gets this as an error.
     pub fn lose(&mut self, rank: u32) {
         self.gone.get_or_insert(rank);
     }
@@ -110,9 +112,10 @@ impl Server {
         waiting.map(|(rank, _)| rank).collect()
     }
 
-    /// Serves what has arrived; waits up to `limit` for something, or for `wake` to be readable.
+    /// Serves requests that have arrived. Waits at most `limit` for a request, or until `wake` is
+    /// readable.
     pub fn poll(&mut self, limit: Duration, wake: Option<RawFd>) -> io::Result<Vec<Event>> {
-        // poll skips a negative descriptor.
+        // `poll` skips a negative descriptor.
         let entry = |fd: Option<RawFd>, events| libc::pollfd {
             fd: fd.unwrap_or(-1),
             events,
@@ -160,7 +163,7 @@ impl Server {
         Ok(events)
     }
 
-    /// Takes what a rank has sent, and serves every whole request in it.
+    /// Reads from a rank's socket, and serves every complete request.
     fn read(&mut self, rank: u32, events: &mut Vec<Event>) {
         let mut chunk = [0_u8; 64 << 10];
         loop {
@@ -172,7 +175,7 @@ impl Server {
                 Ok(count @ 1..) => client.input.extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-                // An error: it ended with answers unread.
+                // An error means that the rank ended with unread answers.
                 Ok(0) | Err(_) => return client.end(),
             }
             if let Err(reason) = self.serve_all(rank, events) {
@@ -246,7 +249,7 @@ impl Server {
         Ok(())
     }
 
-    /// Answers an exchange in which every rank has taken part, or one is gone.
+    /// Answers an exchange if every rank has taken part, or if a rank has ended.
     fn finish_exchange(&mut self, events: &mut Vec<Event>) {
         let reply = match self.gone {
             Some(rank) => Reply::Lost { rank },
@@ -273,7 +276,7 @@ impl Server {
         }
     }
 
-    /// Cuts a rank off, with a reason.
+    /// Disconnects a rank, with a reason.
     fn refuse(&mut self, rank: u32, reason: String, events: &mut Vec<Event>) {
         let client = &mut self.clients[rank as usize];
         client.send(&Reply::Refused {
@@ -290,7 +293,7 @@ impl Client {
         self.write();
     }
 
-    /// Sends what the socket takes now.
+    /// Sends as much as the socket accepts now.
     fn write(&mut self) {
         while !self.output.is_empty() {
             let Some(stream) = &mut self.stream else {
@@ -305,7 +308,7 @@ impl Client {
         }
     }
 
-    /// Notes that the rank has closed its end.
+    /// Records that the rank has closed its end.
     fn end(&mut self) {
         self.stream = None;
         if self.membership == Membership::Joined {

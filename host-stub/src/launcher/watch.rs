@@ -13,7 +13,7 @@ use super::{
 };
 use crate::base::params::{SETTINGS_ENV, encode};
 
-/// What ended a job before its ranks did.
+/// The reason that ended a job before its ranks ended.
 pub(super) struct Failure {
     pub(super) code: u8,
     pub(super) rank: Option<u32>,
@@ -21,8 +21,9 @@ pub(super) struct Failure {
 }
 
 impl Failure {
-    /// Which of two failures tells more, this one being the earlier: a rank that left without a word says nothing of the
-    /// cause, and the end of the process that caused it may come late, because its threads end one by one.
+    /// Returns the failure that is closer to the cause; `self` is the earlier failure. A rank that closed its connection
+    /// without notice does not name the cause. The end of the process that is the cause may come late, because its
+    /// threads end one by one.
     fn before(self, later: Failure) -> Failure {
         match (self.code, later.code) {
             (BROKEN_JOB, code) if code != BROKEN_JOB => later,
@@ -31,7 +32,7 @@ impl Failure {
     }
 }
 
-/// The ranks of a job and all processes that came of them.
+/// The ranks of a job and all their child processes.
 pub(super) struct Watch {
     ranks: Vec<Rank>,
     group: Group,
@@ -48,7 +49,8 @@ impl Watch {
         })
     }
 
-    /// Starts the ranks and serves them until all have ended well, or something failed.
+    /// Starts the ranks and serves them until all have ended without an error, or a failure
+    /// occurred.
     pub(super) fn run(
         &mut self,
         options: &LaunchOptions,
@@ -86,12 +88,13 @@ impl Watch {
                 return Ok(self.interruption());
             }
             if self.look().map_err(LaunchError::System)? {
-                // What an ended rank said last may still lie in its socket.
+                // The last message of an ended rank may still be in its socket.
                 limit = Duration::ZERO;
                 continue;
             }
             limit = TICK;
-            // Also without a new end: ranks may begin to wait for one that ended long ago.
+            // The check also runs without a newly ended rank, because ranks may begin to wait for a
+            // rank that ended long ago.
             if let Some(mut failure) = self.judge_ends(&server) {
                 if !options.recovery {
                     failure.message += "; ended the job";
@@ -111,16 +114,16 @@ impl Watch {
         }
     }
 
-    /// Looks whether ranks have ended; true if one has since the last look.
+    /// Checks whether ranks have ended; true if a rank has ended since the last check.
     fn look(&mut self) -> io::Result<bool> {
         let mut ranks = self.ranks.iter_mut();
         ranks.try_fold(false, |ended, rank| Ok(rank.look()? | ended))
     }
 
-    /// What the ends of processes mean for the job.
+    /// The failure that results from the ends of processes.
     fn judge_ends(&self, server: &Server) -> Option<Failure> {
-        // Of several that ended since the last look, one that a signal killed is the cause of the
-        // others' exit codes more likely than the reverse.
+        // If several ranks ended since the last check, the rank that a signal killed is the likely
+        // cause of the others' exit codes.
         let killed = self
             .ranks
             .iter()
@@ -157,9 +160,9 @@ impl Watch {
         None
     }
 
-    /// The processes of the job that have not ended: ranks, and what others left to this process.
+    /// The processes of the job that have not ended: ranks, and processes whose parents ended.
     fn left(&mut self) -> Vec<i32> {
-        // An error leaves a rank running, until the wait for it is given up.
+        // After an error the rank counts as running, until the launcher stops waiting for it.
         let _ = self.look();
         let running = self.ranks.iter().filter(|rank| rank.end().is_none());
         let mut left: Vec<i32> = running.map(Rank::pid).collect();
@@ -167,7 +170,8 @@ impl Watch {
         left
     }
 
-    /// Ends what is left of the job: SIGTERM, after `grace` SIGKILL. Waits for the rest of the ranks' output.
+    /// Ends the rest of the job: SIGTERM, then SIGKILL after `grace`. Waits for the rest of the ranks'
+    /// output.
     pub(super) fn end(mut self, grace: Duration, interrupts: Option<&Interrupts>) -> Ended {
         let mut deadline = Instant::now() + grace;
         if !grace.is_zero() {
@@ -188,7 +192,8 @@ impl Watch {
                 break;
             }
             for pid in left {
-                // SAFETY: no pointers; a child of this process that is not reaped.
+                // SAFETY: the call takes no pointers; the process is a child that is not reaped
+                // yet.
                 unsafe { libc::kill(pid, libc::SIGKILL) };
             }
             std::thread::sleep(TICK / 10);
@@ -207,7 +212,7 @@ impl Watch {
         ended
     }
 
-    /// What a signal means for the job, if one ended it.
+    /// The failure that results from a signal, if a signal ended the job.
     fn interruption(&self) -> Option<Failure> {
         let signal = self.signal?;
         Some(Failure {
@@ -231,12 +236,12 @@ impl Watch {
 
 /// A job that has ended.
 pub(super) struct Ended {
-    /// What a signal means for it, if one ended it.
+    /// The failure that results from a signal, if a signal ended the job.
     pub(super) interruption: Option<Failure>,
     pub(super) ranks: Vec<RankOutcome>,
 }
 
-/// What the ranks' messages mean for the job.
+/// The failure that results from the ranks' messages.
 fn judge_events(
     events: Vec<Event>,
     server: &mut Server,
@@ -250,7 +255,7 @@ fn judge_events(
                 message,
             } => {
                 return Some(Failure {
-                    // An abort is a failure whatever code it gives.
+                    // An abort is a failure even if its code is 0.
                     code: code.max(1),
                     rank: Some(rank),
                     message: format!(
@@ -258,7 +263,7 @@ fn judge_events(
                     ),
                 });
             }
-            // What a rank that ended means is told by its process, if the job is to go on.
+            // If the job goes on, the process of the ended rank reports the reason.
             Event::Broken { rank, reason } if options.recovery => {
                 tracing::warn!("rank {rank}: {reason}");
                 server.lose(rank);

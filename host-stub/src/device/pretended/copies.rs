@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use plugin_api::{IoVec, OverrideOps, hmem_iface};
 
-/// All of them.
+/// The copy functions.
 pub(super) fn overrides() -> OverrideOps {
     OverrideOps::new(Some(copy_from), Some(copy_to))
         .with_strided(Some(copy_from_strided), Some(copy_to_strided))
@@ -15,7 +15,7 @@ pub(super) fn overrides() -> OverrideOps {
 const NO_SYS: isize = -(libc::ENOSYS as isize);
 const FAULT: isize = -(libc::EFAULT as isize);
 
-/// A piece of pretended memory, as the copy functions know it.
+/// A piece of simulated memory, as the copy functions know it.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) device: u64,
@@ -24,7 +24,7 @@ pub(super) struct Place {
 }
 
 static PLACES: Mutex<Vec<Place>> = Mutex::new(Vec::new());
-/// What the next copies answer beyond or short of the truth, or instead of it: see
+/// The error that the copy functions add to their return value: see
 /// [`PretendedMemory::misbehave`](super::PretendedMemory::misbehave).
 pub(super) static LIE: AtomicI64 = AtomicI64::new(0);
 
@@ -32,7 +32,7 @@ pub(super) fn places() -> MutexGuard<'static, Vec<Place>> {
     PLACES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Where `len` bytes at a device address can be reached.
+/// The readable address of `len` bytes at a device address.
 fn shadow(address: u64, len: usize) -> Option<u64> {
     let places = places();
     let place = places
@@ -42,7 +42,8 @@ fn shadow(address: u64, len: usize) -> Option<u64> {
     (offset + len as u64 <= place.len as u64).then_some(place.shadow + offset)
 }
 
-/// Runs `copy` on each run's bytes: where they are here, how many were done before, and how many.
+/// Runs `copy` on the bytes of each run. The arguments of `copy` are the readable address, the
+/// number of bytes done before, and the number of bytes.
 ///
 /// # Safety
 /// The arrays have `count` elements.
@@ -54,7 +55,7 @@ unsafe fn walk(
     size: usize,
     mut copy: impl FnMut(*mut u8, usize, usize),
 ) -> isize {
-    // SAFETY: the caller vouches for both.
+    // SAFETY: the caller guarantees the length of both arrays.
     let (runs, kinds) = unsafe {
         (
             std::slice::from_raw_parts(iov, count),
@@ -90,7 +91,7 @@ unsafe fn walk(
     said(done)
 }
 
-/// What a function answers that copied `done` bytes.
+/// The return value of a function that copied `done` bytes.
 fn said(done: usize) -> isize {
     match LIE.load(Ordering::Relaxed) {
         0 => done as isize,
@@ -99,7 +100,8 @@ fn said(done: usize) -> isize {
     }
 }
 
-/// Runs `copy` on each block: where it is here, and how many bytes were done before.
+/// Runs `copy` on each block. The arguments of `copy` are the readable address and the number of
+/// bytes done before.
 ///
 /// # Safety
 /// `stride` and `count` have two elements.
@@ -113,7 +115,7 @@ unsafe fn walk_blocks(
     if iface != hmem_iface::CUDA {
         return NO_SYS;
     }
-    // SAFETY: the caller vouches for both.
+    // SAFETY: the caller guarantees the length of both arrays.
     let (stride, count) = unsafe { (*stride.cast::<[usize; 2]>(), *count.cast::<[usize; 2]>()) };
     let mut done = 0;
     for row in 0..count[1] {
@@ -191,7 +193,7 @@ unsafe extern "C" fn copy_to(
     size: usize,
 ) -> isize {
     let src: *const u8 = src.cast();
-    // SAFETY: as above.
+    // SAFETY: by the contract of the function; `here` is mapped for the run.
     unsafe {
         walk(iov, iface, count, offset, size, |here, done, n| {
             std::ptr::copy(src.add(done), here, n);

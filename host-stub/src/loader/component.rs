@@ -12,32 +12,33 @@ use serde::Serialize;
 use super::{LoadError, Plugin};
 use osc_engine::transport::{AdoptError, Transport, text};
 
-/// Modules that one `init` may make.
+/// The maximum number of modules that `init` may make.
 const MODULES: usize = 32;
 
-/// One provider as the component's survey found it.
+/// A provider that the component's survey found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ProviderReport {
-    /// Name, as `fi_info` prints it.
+    /// The provider's name, as `fi_info` prints it.
     pub name: String,
-    /// Domain (device).
+    /// The domain (device).
     pub domain: String,
-    /// Why it was refused; none when it can be used.
+    /// The reason for the refusal; `None` if the provider is usable.
     pub refusal: Option<String>,
-    /// Whether `init` would take it.
+    /// Whether `init` would use the provider.
     pub chosen: bool,
 }
 
-/// An open component; closed when dropped, after everything made from it.
+/// An open component. It is closed when the last object that was made from it is dropped.
 pub struct Component {
     raw: NonNull<plugin_api::Component>,
     plugin: Arc<Plugin>,
     initialised: AtomicBool,
 }
 
-// SAFETY: the contract lets any thread call the component below the limits that `init` states.
+// SAFETY: the contract lets any thread call the component, within the limits that `init` states.
 unsafe impl Send for Component {}
-// SAFETY: as for Send; `close` runs in Drop, when nobody else has a reference.
+// SAFETY: the contract lets any thread call the component; `close` runs in Drop, when no other
+// reference exists.
 unsafe impl Sync for Component {}
 
 impl Component {
@@ -68,25 +69,26 @@ impl Component {
         &self.plugin
     }
 
-    /// Every provider, with its acceptance or the reason for its refusal.
+    /// Lists every provider, with the reason for its refusal if it was refused.
     pub fn survey(&self) -> Result<Vec<ProviderReport>, LoadError> {
         let Some(survey) = self.plugin.table().survey else {
             return Err(self.plugin.null_entry("survey"));
         };
         let mut reports: Vec<ProviderReport> = Vec::new();
         let context: *mut Vec<ProviderReport> = &mut reports;
-        // SAFETY: the component is open, and `visit` takes exactly this context.
+        // SAFETY: the component is open, and `visit` expects this context.
         let status = unsafe { survey(self.raw.as_ptr(), Some(visit), context.cast::<c_void>()) };
         self.plugin.expect_ok("survey", status)?;
         Ok(reports)
     }
 
-    /// Makes the modules and publishes their addresses with the host's modex. Once per component.
+    /// Makes the modules and publishes their addresses with the host's modex. Called once per
+    /// component.
     ///
     /// # Safety
-    /// Below [`ThreadLevel::Multiple`] the caller sees to it that no two calls into the component,
-    /// its transports and their registrations overlap, and for [`ThreadLevel::Funneled`] and
-    /// [`ThreadLevel::Single`] that all come from the calling thread.
+    /// Below [`ThreadLevel::Multiple`], the caller prevents overlapping calls into the component,
+    /// its transports and their registrations. For [`ThreadLevel::Funneled`] and
+    /// [`ThreadLevel::Single`], all calls come from the calling thread.
     pub unsafe fn init(self: &Arc<Self>, level: ThreadLevel) -> Result<Vec<Transport>, LoadError> {
         let Some(init) = self.plugin.table().init else {
             return Err(self.plugin.null_entry("init"));
@@ -116,8 +118,8 @@ impl Component {
         let Some(progress) = self.plugin.table().progress else {
             return Err(self.plugin.null_entry("progress"));
         };
-        // SAFETY: `init` made these modules of this component, which lives as long as its owner, and the plugin is
-        // trusted to keep to the contract.
+        // SAFETY: `init` made these modules of this component, which lives as long as its owner. The plugin is
+        // trusted to respect the contract.
         let adopted = unsafe { Transport::adopt(self.raw, progress, raw, Arc::clone(self) as _) };
         adopted.map_err(|error| match error {
             AdoptError::Abi(source) => LoadError::Abi {
@@ -134,7 +136,7 @@ impl Drop for Component {
         let Some(close) = self.plugin.table().close else {
             return;
         };
-        // SAFETY: every transport holds an Arc of this component, so none is left, and the
+        // SAFETY: every transport holds an Arc of this component, so no transport is left, and the
         // component is not used again.
         let status = unsafe { close(self.raw.as_ptr()) };
         if let Err(error) = self.plugin.expect_ok("close", status) {
@@ -154,7 +156,7 @@ unsafe extern "C" fn visit(context: *mut c_void, provider: *const Provider) {
         if provider.is_null() {
             return;
         }
-        // SAFETY: the context is the vector of the survey under way, which nobody else touches.
+        // SAFETY: the context is the vector of the current survey, which no other code accesses.
         let reports = unsafe { &mut *context.cast::<Vec<ProviderReport>>() };
         // SAFETY: the provider is borrowed for this call; its strings are NULL or NUL-terminated.
         let report = unsafe {

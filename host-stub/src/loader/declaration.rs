@@ -8,16 +8,17 @@ use plugin_api::{ParamDecl, ParamKind};
 
 use osc_engine::transport::text;
 
-/// Names and words in one array of a declaration; a longer one has lost its terminator.
+/// The maximum number of names or words in an array of a declaration; a longer array has no
+/// terminator.
 const LIST_LIMIT: usize = 1024;
 
-/// Converts; beside the declaration, whether its default is the unset string. An error says what
-/// in it breaks the contract.
+/// Converts a declaration; also returns whether its default is the unset string. An error names the
+/// violation of the contract.
 ///
 /// # Safety
 /// The strings are NULL or NUL-terminated, the arrays NULL or NULL-terminated.
 pub(super) unsafe fn declaration(decl: &ParamDecl) -> Result<(Declaration, bool), String> {
-    // SAFETY: the caller vouches for the strings and arrays.
+    // SAFETY: the caller guarantees that the strings and arrays are terminated.
     let (name, help, synonyms, words) = unsafe {
         (
             text(decl.name),
@@ -40,9 +41,9 @@ pub(super) unsafe fn declaration(decl: &ParamDecl) -> Result<(Declaration, bool)
         }
         // SAFETY: unsigned numbers are in `u`.
         ParamKind::UnsignedInt => (Kind::UnsignedInt, Value::Unsigned(unsafe { bits.u })),
-        // SAFETY: as above.
+        // SAFETY: unsigned numbers are in `u`.
         ParamKind::UnsignedLong => (Kind::UnsignedLong, Value::Unsigned(unsafe { bits.u })),
-        // SAFETY: as above.
+        // SAFETY: unsigned numbers are in `u`.
         ParamKind::SizeT => (Kind::SizeT, Value::Unsigned(unsafe { bits.u })),
         // SAFETY: booleans are in `u`.
         ParamKind::Bool => (Kind::Bool, Value::Bool(unsafe { bits.u } != 0)),
@@ -59,7 +60,7 @@ pub(super) unsafe fn declaration(decl: &ParamDecl) -> Result<(Declaration, bool)
     };
     let numeric = !matches!(kind, Kind::Bool | Kind::String);
     let allowed = if !words.is_empty() && kind == Kind::String {
-        // An unset default stands beside the words, not among them.
+        // An unset default is allowed in addition to the words.
         let extra = (unset && !words.contains(&Cow::Borrowed(""))).then_some(Cow::Borrowed(""));
         Allowed::OneOf(words.into_iter().chain(extra).collect())
     } else if numeric && decl.min <= decl.max {
@@ -107,7 +108,7 @@ unsafe fn list(array: *const *const c_char) -> Vec<Cow<'static, str>> {
         // SAFETY: `map_while` stops at the terminator, so every read lies inside the array.
         .map(|index| unsafe { *array.add(index) })
         .take_while(|item| !item.is_null())
-        // SAFETY: the caller vouches for each string.
+        // SAFETY: the caller guarantees that each string is terminated.
         .map(|item| Cow::Owned(unsafe { text(item) }))
         .collect()
 }
@@ -120,7 +121,7 @@ mod tests {
 
     use super::*;
 
-    /// Spoils a good declaration.
+    /// A change that makes a valid declaration invalid.
     type Spoil = fn(&mut ParamDecl);
 
     fn decl(kind: ParamKind, bits: ParamValueBits) -> ParamDecl {

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use plugin_api::{ABI_MAJOR, ABI_MINOR, AbiError, Status};
 
-/// Why a plugin file cannot be used. Each message names the file, what was wanted and what was
-/// found.
+/// The reason why a plugin file cannot be used. Each message names the file, the expectation and
+/// the finding.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum LoadError {
-    /// Nothing is there.
+    /// The file does not exist.
     #[error(
         "plugin {}: wanted a shared object, found no such file (--plugin or HOST_STUB_PLUGIN names another)",
         path.display()
@@ -18,23 +18,23 @@ pub enum LoadError {
         /// The file.
         path: PathBuf,
     },
-    /// Something is there that cannot be read.
+    /// The file cannot be read.
     #[error("plugin {}: wanted a readable file, found: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: std::io::Error,
     },
-    /// A file, but not a shared object.
+    /// The file is not a shared object.
     #[error("plugin {}: wanted an ELF shared object, found {found}", path.display())]
     NotSharedObject {
         /// The file.
         path: PathBuf,
-        /// What it is instead.
+        /// The kind of the file.
         found: String,
     },
-    /// The dynamic loader refused it.
+    /// The dynamic loader refused the file.
     #[error("plugin {}: wanted a shared object that loads here, found: {found}", path.display())]
     Open {
         /// The file.
@@ -42,7 +42,7 @@ pub enum LoadError {
         /// The loader's message.
         found: String,
     },
-    /// A shared object without the entry.
+    /// A shared object without the entry function.
     #[error(
         "plugin {}: wanted the exported function `{symbol}`, found none: not a plugin of ABI {}.x",
         path.display(),
@@ -54,7 +54,7 @@ pub enum LoadError {
         /// The symbol.
         symbol: String,
     },
-    /// The plugin's entry turned this host away.
+    /// The plugin's entry refused this host.
     #[error(
         "plugin {}: wanted its entry to accept a host of ABI {}.{}, found {status}",
         path.display(),
@@ -64,23 +64,23 @@ pub enum LoadError {
     Refused {
         /// The file.
         path: PathBuf,
-        /// What the entry returned.
+        /// The entry's return value.
         status: Status,
     },
-    /// A table that cannot be used.
+    /// The plugin's table cannot be used.
     #[error("plugin {}: {source}", path.display())]
     Abi {
         /// The file.
         path: PathBuf,
-        /// What was wanted and found.
+        /// The expectation and the finding.
         source: AbiError,
     },
-    /// The plugin broke the contract in another way.
+    /// The plugin violated the contract in another respect.
     #[error("plugin {}: {detail}", path.display())]
     Contract {
         /// The file.
         path: PathBuf,
-        /// What was wanted and found.
+        /// The expectation and the finding.
         detail: String,
     },
     /// A function of the component failed.
@@ -90,13 +90,13 @@ pub enum LoadError {
         path: PathBuf,
         /// The entry of the component's table.
         operation: &'static str,
-        /// What it returned.
+        /// The function's return value.
         status: Status,
     },
 }
 
 impl LoadError {
-    /// Whether the plugin works but found no provider it could use.
+    /// Whether the plugin works but found no usable provider.
     pub fn is_no_provider(&self) -> bool {
         matches!(
             self,
@@ -105,7 +105,7 @@ impl LoadError {
         )
     }
 
-    /// Whether a parameter of the user was the cause.
+    /// Whether a parameter of the user is the cause.
     pub fn is_parameter(&self) -> bool {
         matches!(
             self,

@@ -14,10 +14,10 @@ use super::services::Services;
 use super::{HostServices, LoadError};
 use osc_engine::transport::text;
 
-/// A loaded plugin whose component table has been checked. Unloaded when dropped; everything made
-/// from it keeps it alive.
+/// A loaded plugin whose component table has been checked. The drop unloads the plugin; all objects
+/// that were made from it keep it loaded.
 pub struct Plugin {
-    // The order of these fields is the order of their end: the library may still call the host's
+    // The order of these fields is the order of their drop: the library may still call the host's
     // services while it is unloaded.
     _library: Library,
     table: ComponentVtable,
@@ -27,14 +27,15 @@ pub struct Plugin {
     version: String,
 }
 
-// SAFETY: the table is plain functions of a loaded library, and Services is Send and Sync.
+// SAFETY: the table consists of functions of a loaded library, and Services is Send and Sync.
 unsafe impl Send for Plugin {}
-// SAFETY: as for Send; the functions are called under the contract's rules by Component.
+// SAFETY: the table consists of functions of a loaded library; Component calls them under the
+// contract's rules.
 unsafe impl Sync for Plugin {}
 
 impl Plugin {
-    /// Opens the shared object at `path` (a bare name is looked for by the dynamic loader), finds
-    /// its entry, hands it `services` and checks the table it returns.
+    /// Opens the shared object at `path`, finds its entry, passes `services` to it and checks the
+    /// returned table. The dynamic loader searches for a bare name.
     ///
     /// ```compile_fail,E0133
     /// use host_stub::loader::{HostServices, Plugin};
@@ -45,17 +46,17 @@ impl Plugin {
     /// ```
     ///
     /// # Safety
-    /// The code in the file, which runs in this process from here on, does no harm: it is trusted as
-    /// this program itself is, and keeps to the contract of [`plugin_api`]. A table that does not fit is
-    /// refused; what its functions do cannot be checked.
+    /// The code in the file does no harm and respects the contract of [`plugin_api`]: the code runs in
+    /// this process from here on, and is trusted like this program. `open` refuses an invalid table, but
+    /// cannot check the functions in it.
     pub unsafe fn open(path: &Path, services: HostServices) -> Result<Arc<Plugin>, LoadError> {
         inspect(path)?;
         let library = open_library(path)?;
         let services = Services::new(services);
         let mut out: *const ComponentVtable = std::ptr::null();
         let entry = {
-            // SAFETY: the symbol's name carries the ABI's major; in a plugin, for which the caller vouches,
-            // what bears it is an EntryFn.
+            // SAFETY: the symbol's name contains the ABI's major version. In a plugin, which the caller
+            // guarantees the file to be, this symbol is an EntryFn.
             let symbol = unsafe { library.get::<EntryFn>(ENTRY_SYMBOL.to_bytes_with_nul()) };
             match symbol {
                 Ok(symbol) => *symbol,
@@ -80,7 +81,7 @@ impl Plugin {
             path: path.to_owned(),
             source,
         })?;
-        // SAFETY: the contract makes both NULL or NUL-terminated and static in the plugin.
+        // SAFETY: under the contract, both are NULL, or NUL-terminated and static in the plugin.
         let (name, version) = unsafe { (text(table.name), text(table.version)) };
         tracing::info!(plugin = %path.display(), name, version, "loaded");
         Ok(Arc::new(Plugin {
@@ -106,7 +107,7 @@ impl Plugin {
         })
     }
 
-    /// The file, as it was asked for.
+    /// The path of the file that the caller passed.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -116,7 +117,7 @@ impl Plugin {
         &self.name
     }
 
-    /// The component's version and what it was built against, for people.
+    /// The component's version and its build configuration, as text.
     pub fn version(&self) -> &str {
         &self.version
     }
@@ -126,8 +127,8 @@ impl Plugin {
         (self.table.header.abi_major, self.table.header.abi_minor)
     }
 
-    /// Has the component declare its parameters with the host, which resolves them. Needs no open
-    /// component; may be called again.
+    /// Makes the component declare its parameters with the host, which resolves them. The call
+    /// needs no open component, and may be repeated.
     pub fn register_params(&self) -> Result<(), LoadError> {
         let Some(register) = self.table.register_params else {
             return Err(self.null_entry("register_params"));
@@ -168,8 +169,8 @@ impl Plugin {
         }
     }
 
-    /// What `ComponentVtable::check` says of a NULL entry; it has been called, so this is only
-    /// what the types ask for.
+    /// The error for a NULL entry. `ComponentVtable::check` has already refused such a table, so
+    /// only the types require this path.
     #[cold]
     pub(super) fn null_entry(&self, entry: &'static str) -> LoadError {
         LoadError::Abi {
@@ -188,12 +189,13 @@ impl std::fmt::Debug for Plugin {
     }
 }
 
-/// Whether the dynamic loader will take this as a path rather than search for it.
+/// Whether the path is a bare name, which the dynamic loader searches for.
 fn is_bare_name(path: &Path) -> bool {
     !path.as_os_str().as_bytes().contains(&b'/')
 }
 
-/// Looks at the file before the dynamic loader does, whose messages do not say what was found.
+/// Checks the file before the dynamic loader opens it, because the loader's messages do not
+/// describe the file.
 fn inspect(path: &Path) -> Result<(), LoadError> {
     if is_bare_name(path) {
         return Ok(());
@@ -224,8 +226,8 @@ fn inspect(path: &Path) -> Result<(), LoadError> {
         .map_err(unreadable)?;
     match start.as_slice() {
         [] => Err(not_object("an empty file".to_owned())),
-        // Bytes 16 and 17 are e_type, 3 a shared object; the machine is little- or big-endian,
-        // and in both the value fits one of the two bytes.
+        // Bytes 16 and 17 hold e_type, where 3 is a shared object. The machine is little- or
+        // big-endian, and in both cases the value fits one of the two bytes.
         [0x7f, b'E', b'L', b'F', .., low, high] if start.len() == 18 => {
             match u16::from(*low) | u16::from(*high) {
                 3 => Ok(()),
@@ -250,9 +252,9 @@ fn open_library(path: &Path) -> Result<Library, LoadError> {
             found: "a name with a NUL byte".to_owned(),
         });
     }
-    // RTLD_NOW: a plugin with a missing symbol is refused here, not at its first use. RTLD_LOCAL:
-    // its symbols stay its own.
-    // SAFETY: loading runs the object's initialisers, which is what the user asked for by naming it.
+    // RTLD_NOW refuses a plugin with a missing symbol here, not at the symbol's first use.
+    // RTLD_LOCAL keeps the plugin's symbols private. SAFETY: loading runs the object's initialisers;
+    // the user asked for this by naming the file.
     unsafe { Library::open(Some::<&OsStr>(path.as_os_str()), RTLD_NOW | RTLD_LOCAL) }.map_err(
         |error| LoadError::Open {
             path: path.to_owned(),

@@ -15,21 +15,21 @@ use super::{Component, HostServices, Plugin, Transport};
 use crate::base::params::Params;
 use crate::bootstrap::Singleton;
 
-/// What the test decides.
+/// The decisions of the test.
 pub(crate) struct Script {
-    /// What puts return; those that do not return success have no effect.
+    /// The return value of puts; a put that does not return success has no effect.
     pub(crate) put: Status,
-    /// How accepted puts end.
+    /// The completion status of accepted puts.
     pub(crate) put_ends: Status,
-    /// Gets stay under way.
+    /// Whether gets stay outstanding.
     pub(crate) hold_gets: bool,
-    /// Gets that are accepted from now on; those after them are refused.
+    /// The number of gets that are still accepted; later gets are refused.
     pub(crate) gets_left: usize,
-    /// What registrations return.
+    /// The return value of registrations.
     pub(crate) register: Status,
-    /// Registrations that were not ended.
+    /// The number of living registrations.
     pub(crate) registrations: usize,
-    /// What progress returns beyond the operations that it completed.
+    /// The number that progress returns beyond its completed operations.
     pub(crate) served: i32,
     counts: Stats,
     under_way: Vec<Operation>,
@@ -52,13 +52,13 @@ impl Default for Script {
 }
 
 impl Script {
-    /// Gets under way.
+    /// The number of outstanding gets.
     pub(crate) fn gets(&self) -> usize {
         self.under_way.iter().filter(|o| o.is_get).count()
     }
 }
 
-/// A put or get under way.
+/// An outstanding put or get.
 struct Operation {
     is_get: bool,
     from: *const u8,
@@ -84,7 +84,7 @@ pub(crate) fn transport() -> Transport {
         bootstrap: Arc::new(Singleton::new()),
     };
     let component = Component::open(Plugin::without_file(COMPONENT, services)).unwrap();
-    // SAFETY: the functions below take calls of any thread.
+    // SAFETY: any thread may call the functions below.
     unsafe { component.init(ThreadLevel::Multiple) }
         .unwrap()
         .remove(0)
@@ -159,7 +159,7 @@ const fn absent<F: Copy>() -> Option<F> {
     }
     let unused: unsafe extern "C" fn() -> Status = unused;
     assert!(size_of::<F>() == size_of_val(&unused));
-    // SAFETY: both are pointers to functions, and this one is not called.
+    // SAFETY: both are function pointers, and no test calls this function.
     Some(unsafe { std::mem::transmute_copy(&unused) })
 }
 
@@ -209,7 +209,7 @@ unsafe extern "C" fn init(
     modules: *mut *mut Module,
     count: *mut usize,
 ) -> Status {
-    // SAFETY: the host's arguments are writable, and there is room for one module at least.
+    // SAFETY: the host's arguments are writable, and the array has room for at least one module.
     unsafe {
         modules.write(component.cast());
         count.write(1);
@@ -218,7 +218,7 @@ unsafe extern "C" fn init(
 }
 
 unsafe extern "C" fn close(component: *mut RawComponent) -> Status {
-    // SAFETY: made by `open`, and closed once.
+    // SAFETY: `open` made the component, which is closed once.
     drop(unsafe { Box::from_raw(component.cast::<Scripted>()) });
     Status::SUCCESS
 }
@@ -228,7 +228,7 @@ unsafe extern "C" fn finalize(_module: *mut Module) -> Status {
 }
 
 unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
-    // SAFETY: a module of `init`; the host's argument is writable, and of this version.
+    // SAFETY: `init` returned the module; the host's argument is writable and of this version.
     unsafe { stats.write((*module.cast::<Scripted>()).script.lock().unwrap().counts) };
     Status::SUCCESS
 }
@@ -240,7 +240,7 @@ unsafe extern "C" fn add_procs(
     endpoints: *mut *mut Endpoint,
 ) -> Status {
     for index in 0..count {
-        // SAFETY: the host gives room for `count`.
+        // SAFETY: the host's array has room for `count` endpoints.
         unsafe { endpoints.add(index).write(std::ptr::dangling_mut()) };
     }
     Status::SUCCESS
@@ -254,7 +254,7 @@ unsafe extern "C" fn register_mem(
     _access: u32,
     handle: *mut *mut Handle,
 ) -> Status {
-    // SAFETY: a module of `init`.
+    // SAFETY: `init` returned the module.
     let mut script = unsafe { &*module.cast::<Scripted>() }
         .script
         .lock()
@@ -277,12 +277,13 @@ unsafe extern "C" fn register_hmem(
     _device: u64,
     handle: *mut *mut Handle,
 ) -> Status {
-    // SAFETY: as the host vouches.
+    // SAFETY: the host guarantees the conditions of `register_mem`.
     unsafe { register_mem(module, endpoint, base, size, access, handle) }
 }
 
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
-    // SAFETY: a module of `init`; the handle was made by `register_mem`, and is deregistered once.
+    // SAFETY: `init` returned the module; `register_mem` made the handle, which is deregistered
+    // once.
     unsafe {
         (*module.cast::<Scripted>())
             .script
@@ -308,7 +309,7 @@ unsafe extern "C" fn put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    // SAFETY: a module of `init`.
+    // SAFETY: `init` returned the module.
     let mut script = unsafe { &*module.cast::<Scripted>() }
         .script
         .lock()
@@ -346,7 +347,7 @@ unsafe extern "C" fn get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    // SAFETY: a module of `init`.
+    // SAFETY: `init` returned the module.
     let mut script = unsafe { &*module.cast::<Scripted>() }
         .script
         .lock()
@@ -369,7 +370,7 @@ unsafe extern "C" fn get(
 }
 
 unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
-    // SAFETY: made by `open`.
+    // SAFETY: `open` made the component.
     let mut script = unsafe { &*component.cast::<Scripted>() }
         .script
         .lock()
@@ -382,7 +383,7 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
     let completed = over.len() as i32 + std::mem::take(&mut script.served);
     drop(script);
     for operation in over {
-        // SAFETY: the host keeps the memory of both ends and the context until the callback.
+        // SAFETY: the host keeps the memory of both sides and the context until the callback.
         unsafe {
             if operation.status.is_ok() {
                 std::ptr::copy_nonoverlapping(operation.from, operation.to, operation.size);

@@ -15,19 +15,19 @@ use crate::base::params::Params;
 use crate::bootstrap::Bootstrap;
 use osc_engine::transport::text;
 
-/// What a plugin's calls to the host end in.
+/// The objects that serve a plugin's calls to the host.
 #[derive(Clone)]
 pub struct HostServices {
-    /// Where its parameters are declared and resolved.
+    /// The store where the plugin's parameters are declared and resolved.
     pub params: Arc<Params>,
-    /// Where it publishes its addresses and finds those of its peers.
+    /// The bootstrap where the plugin publishes its addresses and looks up its peers' addresses.
     pub bootstrap: Arc<dyn Bootstrap>,
 }
 
-/// The services, the table that leads to them, and the strings lent to the plugin.
+/// The services, the table that refers to them, and the strings lent to the plugin.
 pub(super) struct Services {
     table: HostVtable,
-    // Boxed and reached through a pointer: the table's context points to it.
+    // Boxed and reached through a pointer, because the table's context points to it.
     state: *mut State,
 }
 
@@ -37,9 +37,9 @@ struct State {
     strings: Mutex<HashMap<String, CString>>,
 }
 
-// SAFETY: State is Sync, and the pointer to it is only read through.
+// SAFETY: State is Sync, and the pointer to it is used only for reading.
 unsafe impl Send for Services {}
-// SAFETY: as for Send.
+// SAFETY: State is Sync, and the pointer to it is used only for reading.
 unsafe impl Sync for Services {}
 
 impl Services {
@@ -68,12 +68,14 @@ impl Services {
 
 impl Drop for Services {
     fn drop(&mut self) {
-        // SAFETY: `state` came from Box::into_raw and the plugin, its only other user, is unloaded.
+        // SAFETY: `state` came from Box::into_raw, and its only other user, the plugin, is
+        // unloaded.
         drop(unsafe { Box::from_raw(self.state) });
     }
 }
 
-/// Runs a service; a panic becomes a log line and `otherwise`, never an unwind into the plugin.
+/// Runs a service. A panic becomes a log line and the result `otherwise`, so no panic unwinds into
+/// the plugin.
 fn guarded<R>(service: &'static str, otherwise: R, body: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| {
         tracing::error!("the host's {service} panicked");
@@ -90,9 +92,11 @@ unsafe extern "C" fn param_register(
         if context.is_null() || decl.is_null() || value.is_null() {
             return Status::BAD_PARAM;
         }
-        // SAFETY: the context is the State behind the table; the others are borrowed for the call.
+        // SAFETY: the context is the State behind the table; the other arguments are borrowed for
+        // the call.
         let (state, decl) = unsafe { (&*context.cast::<State>(), &*decl) };
-        // SAFETY: the contract makes the strings and arrays of a declaration terminated.
+        // SAFETY: the contract requires that the strings and arrays of a declaration are
+        // terminated.
         let (declaration, unset) = match unsafe { declaration(decl) } {
             Ok(declared) => declared,
             Err(reason) => {
@@ -136,7 +140,7 @@ unsafe extern "C" fn param_register(
 }
 
 impl State {
-    /// A string that stays where it is. The same name and value give the same pointer.
+    /// Lends a string that does not move. The same name and value return the same pointer.
     fn lend(&self, name: &str, value: &str) -> Option<*const c_char> {
         let mut strings = self.strings.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(lent) = strings.get(name)
@@ -146,7 +150,8 @@ impl State {
         }
         let lent = CString::new(value).ok()?;
         let pointer = lent.as_ptr();
-        // A value that changed since: the old string may still be in use, so it moves aside.
+        // The value has changed; the plugin may still use the old string, so the map keeps it under
+        // another key.
         if let Some(old) = strings.insert(name.to_owned(), lent) {
             let aside = format!("{name}\0{}", strings.len());
             strings.insert(aside, old);

@@ -19,25 +19,26 @@ use plugin_api::{
 use crate::base::trace::{Kind, NO_CARRIER, NO_RANK, QUIET, Record, TraceFile, monotonic};
 use osc_engine::transport::{ApplyFunctions, Functions, ProgressFn, Transport};
 
-/// Operations whose completions are recorded at the same time. Further operations are not recorded.
+/// The maximum number of operations whose completions are recorded at the same time. Further
+/// operations are not recorded.
 const MOST_UNDER_WAY: usize = 4096;
 
-/// The recorders of this process. The recording functions know the module or the component only.
+/// The recorders of this process. The recording functions know only the module or the component.
 static RECORDERS: RwLock<Vec<Weak<Recorder>>> = RwLock::new(Vec::new());
 
-/// What records one module.
+/// The recorder of one module.
 pub(crate) struct Recorder {
     file: TraceFile,
-    /// The addresses of the module and of its component, and their own functions.
+    /// The addresses of the module and its component, and their original functions.
     module: *mut Module,
     component: *mut plugin_api::Component,
     functions: Functions,
     progress: ProgressFn,
     /// The number of the next operation.
     next: AtomicU64,
-    /// When progress was made last.
+    /// The time of the last progress call.
     progressed: AtomicU64,
-    /// [`Stats::completed`] of which the trace knows.
+    /// The value of [`Stats::completed`] that the trace already contains.
     completed: AtomicU64,
     /// The process of each endpoint.
     peers: Mutex<HashMap<usize, u64>>,
@@ -45,7 +46,7 @@ pub(crate) struct Recorder {
     refused: Mutex<Option<Record>>,
 }
 
-/// Operations with callbacks, by the index that their callbacks get.
+/// Operations with callbacks, by the index that their callbacks receive.
 struct UnderWay {
     entries: Box<[Option<Watched>]>,
     free: Vec<usize>,
@@ -54,25 +55,25 @@ struct UnderWay {
 /// The function of a completion and its two arguments.
 type Completion = (Option<CompletionFn>, *mut c_void, *mut c_void);
 
-/// An operation whose callback is the recorder's, which calls the caller's.
+/// An operation whose callback is the recorder's function, which calls the caller's function.
 #[derive(Clone, Copy)]
 struct Watched {
     completion: Completion,
     posted: Record,
 }
 
-// SAFETY: the module and the component take calls of the threads that may call the transport. Pointers of completions are
-// followed by the caller's function only, which the caller allows to run on any thread that makes progress.
+// SAFETY: the threads that may call the transport may also call the module and the component. Only the caller's function
+// dereferences the pointers of completions, and the caller allows this function to run on any thread that makes progress.
 unsafe impl Send for Recorder {}
-// SAFETY: the module locks for itself, and all else of the recorder is behind locks or atomic.
+// SAFETY: the module has its own locks, and all other fields of the recorder are atomic or behind locks.
 unsafe impl Sync for Recorder {}
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The same transport, which records in a trace of its own what passes through it from here on, and what records it. Without
-/// a trace, which is logged, it works as well.
+/// The same transport with recording functions, and its recorder. Every later call of the transport is written to a trace
+/// file. If the trace file cannot be opened, the host logs this, and the transport works without a recorder.
 pub(crate) fn recorded(
     transport: Transport,
     name: &Path,
@@ -98,7 +99,8 @@ pub(crate) fn recorded(
 }
 
 impl Recorder {
-    /// Begins to record a module whose functions are `functions` and `progress`, which become those that record.
+    /// Starts to record a module. `functions` and `progress` are the module's functions; the call replaces them
+    /// by recording functions.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -154,7 +156,8 @@ impl Recorder {
         Recorder::find(|recorder| recorder.module == module)
     }
 
-    /// Notes a call of the host about a process, or about none ([`NO_RANK`]), for the case that it never ends.
+    /// Records the beginning of a call of the host, in case the call never ends. `peer` is the call's process,
+    /// or [`NO_RANK`].
     pub(crate) fn call_begins(&self, call: &str, peer: u64, began: u64) {
         self.file.begin(&of_call(call, peer, (began, began)));
     }
@@ -164,18 +167,18 @@ impl Recorder {
         self.file.add(&of_call(call, peer, span));
     }
 
-    /// Ends a call of the host that is not worth a record.
+    /// Ends a call of the host that is too short for a record.
     pub(crate) fn call_forgotten(&self, call: &str, peer: u64, began: u64) {
         self.file.forget(&of_call(call, peer, (began, began)));
     }
 
-    /// The process of an endpoint; [`NO_RANK`] for all of them, which NULL stands for.
+    /// The process of an endpoint; [`NO_RANK`] for NULL, which stands for all endpoints.
     fn peer(&self, endpoint: *mut Endpoint) -> u64 {
         let peers = lock(&self.peers);
         peers.get(&endpoint.addr()).copied().unwrap_or(NO_RANK)
     }
 
-    /// The module's counts; zeros where it has none.
+    /// The module's counts; zeros if the module has none.
     fn stats(&self) -> Stats {
         let mut stats = Stats::new();
         // SAFETY: the module is not finalised while its transport is in use; `stats` declares its own size.
@@ -183,7 +186,8 @@ impl Recorder {
         stats
     }
 
-    /// Has the callback of an operation recorded, if there is room; returns its index.
+    /// Prepares the recording of an operation's callback, if there is room; returns the index of the
+    /// operation.
     fn watch(&self, completion: Completion, posted: Record) -> Option<usize> {
         completion.0?;
         let mut under_way = lock(&self.under_way);
@@ -199,8 +203,8 @@ impl Recorder {
         Some(watched)
     }
 
-    /// Notes a post that was refused for lack of room, or with none that one was taken; records a row of refused ones when it
-    /// ends.
+    /// Counts a post that was refused for lack of room. `None` says that a post was accepted, which ends and records a row
+    /// of refused posts.
     fn note_refusal(&self, new: Option<Record>, peer: u64) {
         let mut refused = lock(&self.refused);
         match (&mut *refused, new) {
@@ -217,7 +221,7 @@ impl Recorder {
         }
     }
 
-    /// Records a time in which no progress was made, if one ends now.
+    /// Records a time without progress calls, if such a time ends now.
     fn resume(&self, now: u64) {
         let last = self.progressed.swap(now, Ordering::Relaxed);
         if now.saturating_sub(last) > QUIET {
@@ -225,8 +229,8 @@ impl Recorder {
         }
     }
 
-    /// Makes an operation by `execute`, and records it. Several threads may count at the same time: then an operation may be
-    /// recorded with another one's carrier.
+    /// Executes an operation, and records it. Several threads may count at the same time; the record may then name the
+    /// carrier of another operation.
     fn post(
         &self,
         endpoint: *mut Endpoint,
@@ -287,7 +291,7 @@ impl Recorder {
             ..Record::new(kind, begin, duration)
         };
         self.file.begin(&of(Kind::Wait, 0));
-        // SAFETY: the caller of the flush vouches for its arguments.
+        // SAFETY: the caller of the flush guarantees that its arguments are valid.
         let status = unsafe { (self.functions.flush)(self.module, endpoint) };
         let end = monotonic();
         let completed = self.stats().completed.saturating_sub(before.completed);
@@ -301,14 +305,14 @@ impl Recorder {
         status
     }
 
-    /// Progress, which is recorded if it did something.
+    /// Makes progress, and records the call if it did something.
     fn progress(&self) -> i32 {
         let begin = monotonic();
         self.resume(begin);
         // SAFETY: the component lives as long as its transports.
         let done = unsafe { (self.progress)(self.component) };
         let end = monotonic();
-        // Another thread may have been here meanwhile.
+        // Another thread may have stored a later time.
         self.progressed.fetch_max(end, Ordering::Relaxed);
         if let Ok(done) = u64::try_from(done)
             && done > 0
@@ -342,7 +346,7 @@ fn of_call(call: &str, peer: u64, (begin, end): (u64, u64)) -> Record {
     }
 }
 
-/// The callback of a watched operation.
+/// The callback of a recorded operation.
 unsafe extern "C" fn completed(
     module: *mut Module,
     endpoint: *mut Endpoint,
@@ -352,7 +356,7 @@ unsafe extern "C" fn completed(
     data: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: `post` passes its recorder, which is kept until the module is finalised, when no callback runs any more.
+    // SAFETY: `post` passes its recorder, which stays until the module is finalised; no callback runs afterwards.
     let recorder = unsafe { &*context.cast::<Recorder>() };
     let Some(Watched { completion, posted }) = recorder.take(data.addr()) else {
         return;
@@ -366,7 +370,8 @@ unsafe extern "C" fn completed(
     let (Some(function), context, data) = completion else {
         return;
     };
-    // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run here.
+    // SAFETY: the caller of the operation passed this function with its arguments, and allows the function to
+    // run here.
     unsafe {
         function(
             module,
@@ -393,7 +398,7 @@ fn elements(datatype: u32, count: usize) -> usize {
     Datatype::try_from(datatype).map_or(0, |datatype| datatype.size() * count)
 }
 
-/// Defines functions that record an operation and call the module's of the same name.
+/// Defines functions that record an operation and call the module's function of the same name.
 macro_rules! recording {
     ($($entry:ident($($argument:ident: $type:ty),*) is $name:literal of $bytes:expr;)*) => {
         $(unsafe extern "C" fn $entry(
@@ -409,7 +414,8 @@ macro_rules! recording {
             };
             let completion = (callback, context, data);
             recorder.post(endpoint, ($name, $bytes), completion, |own, (callback, context, data)| {
-                // SAFETY: the caller of the operation vouches for its arguments; the callback is the caller's or `completed`.
+                // SAFETY: the caller of the operation guarantees that its arguments are valid; the callback is the caller's
+                // or `completed`.
                 unsafe { (own.$entry)(module, endpoint, $($argument,)* callback, context, data) }
             })
         })*
@@ -463,7 +469,8 @@ unsafe extern "C" fn put_notify(
         ("put", size),
         completion,
         |_, (callback, context, data)| {
-            // SAFETY: the caller of the operation vouches for its arguments; the callback is the caller's or `completed`.
+            // SAFETY: the caller of the operation guarantees that its arguments are valid; the callback is the caller's
+            // or `completed`.
             unsafe {
                 own(
                     module,
@@ -511,7 +518,8 @@ unsafe extern "C" fn apply(
         ("apply", bytes as usize),
         (callback, context, data),
         |_, (callback, context, data)| {
-            // SAFETY: the caller of the operation vouches for its arguments; the callback is the caller's or `completed`.
+            // SAFETY: the caller of the operation guarantees that its arguments are valid; the callback is the caller's
+            // or `completed`.
             unsafe {
                 own(
                     module,
@@ -537,7 +545,7 @@ unsafe extern "C" fn add_procs(
     let Some(recorder) = Recorder::of(module) else {
         return Status::BAD_PARAM;
     };
-    // SAFETY: the caller vouches for both arrays.
+    // SAFETY: the caller guarantees that both arrays are valid.
     let status = unsafe { (recorder.functions.add_procs)(module, count, procs, endpoints) };
     if status.is_ok() && count > 0 {
         // SAFETY: both arrays have `count` elements.

@@ -1,32 +1,32 @@
 //! The first word of a message.
 
-/// What a message is for.
+/// The purpose of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// The payload itself.
+    /// The message carries the payload.
     Eager,
-    /// Where the payload can be fetched.
+    /// The message carries the location of a payload that the receiver fetches.
     Offer,
-    /// That an offered payload was fetched.
+    /// The message confirms that an offered payload was fetched.
     Fetched,
-    /// In the place of a payload that the sender does not have.
+    /// The message replaces a payload that the sender does not have.
     Failed,
 }
 
-/// Who a message is for, and how long it is: 56 bits on the way.
+/// The destination and the length of a message, encoded in 56 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) kind: Kind,
     /// Payload bytes, at most [`Header::MAX_LEN`].
     pub(crate) len: usize,
-    /// The context that it belongs to.
+    /// The context of the collective.
     pub(crate) context: u16,
-    /// The collective in that context, modulo 2^24.
+    /// The number of the collective in the context, modulo 2^24.
     pub(crate) sequence: u32,
 }
 
 impl Header {
-    /// Longest payload that the length field holds; slots are shorter.
+    /// The longest payload that the length field can express; slots are shorter.
     pub(super) const MAX_LEN: usize = (1 << 12) - 1;
     /// Sequence numbers are counted modulo this.
     pub(crate) const SEQUENCES: u32 = 1 << 24;
@@ -43,7 +43,7 @@ impl Header {
             | (self.sequence as u64 & 0xff_ffff) << 32
     }
 
-    /// `None` for what no rank sends.
+    /// `None` for bits that no rank sends.
     pub(super) const fn from_bits(bits: u64) -> Option<Header> {
         let kind = match bits & 0xf {
             1 => Kind::Eager,

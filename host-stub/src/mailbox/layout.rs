@@ -3,7 +3,8 @@
 use super::header::Header;
 use super::packing::GROUP;
 
-/// Most bytes that a rank spends on its region, as far as the smallest rings allow.
+/// The maximum size of a rank's region, in bytes. The region is larger only if the smallest rings
+/// need more.
 const BUDGET: usize = 8 << 20;
 const SLOTS: [usize; 2] = [8, 4];
 const SLOT_BYTES: [usize; 2] = [1024, 512];
@@ -12,14 +13,14 @@ const SLOT_BYTES: [usize; 2] = [1024, 512];
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Layout {
     ranks: usize,
-    /// Slots of a ring; at most 128, so that a byte counts them.
+    /// The number of slots of a ring; at most 128, so that a byte can count them.
     pub(crate) slots: usize,
-    /// Bytes of a slot, a multiple of 8.
+    /// The size of a slot in bytes, a multiple of 8.
     pub(super) slot_bytes: usize,
 }
 
 impl Layout {
-    /// For `ranks` ranks, over a transport whose puts take at most `put_limit` bytes.
+    /// The layout for `ranks` ranks, over a transport whose puts take at most `put_limit` bytes.
     pub(crate) fn new(ranks: usize, put_limit: usize) -> Layout {
         let most = put_limit / 8 * 8;
         let sizes = SLOTS
@@ -44,37 +45,37 @@ impl Layout {
         layout
     }
 
-    /// Payload bytes of a message.
+    /// The payload bytes of a message.
     pub(crate) fn capacity(&self) -> usize {
         ((self.slot_bytes / 8).saturating_sub(1) * GROUP).min(Header::MAX_LEN)
     }
 
-    /// A slot of the ring that `from` writes, in words.
+    /// The offset, in words, of a slot of the ring that `from` writes.
     pub(super) fn inbox(&self, from: usize, slot: usize) -> usize {
         (from * self.slots + slot) * (self.slot_bytes / 8)
     }
 
-    /// The slot in which a message to `to` is made, in words.
+    /// The offset, in words, of the slot in which a message to `to` is assembled.
     pub(super) fn staging(&self, to: usize, slot: usize) -> usize {
         self.inbox(self.ranks + to, slot)
     }
 
-    /// The word in whose first byte `by` says how much it has taken.
+    /// The offset of the word in whose first byte `by` reports how many messages it has taken.
     pub(super) fn credit(&self, by: usize) -> usize {
         self.inbox(2 * self.ranks, 0) + by
     }
 
-    /// The word from which this rank tells `to` how much it has taken.
+    /// The offset of the word from which this rank reports to `to` how many messages it has taken.
     pub(super) fn given(&self, to: usize) -> usize {
         self.credit(self.ranks) + to
     }
 
-    /// The word in which this rank tells the looks of `to` that it has given up.
+    /// The offset of the word in which this rank reports to the looks of `to` that it has given up.
     pub(super) fn given_up(&self, to: usize) -> usize {
         self.given(self.ranks) + to
     }
 
-    /// The word to which a look at `to` reads.
+    /// The offset of the word to which a look at `to` reads.
     pub(super) fn seen(&self, to: usize) -> usize {
         self.given_up(self.ranks) + to
     }

@@ -14,7 +14,7 @@ use crate::base::Pages;
 use crate::loader::HandleCopy;
 use crate::loader::{EndpointRef, Registration, Transport, TransportError};
 
-/// Why there is no mailbox.
+/// The reason why a mailbox could not be made.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub(crate) enum MailboxError {
@@ -36,58 +36,60 @@ pub(crate) enum MailboxError {
     },
 }
 
-/// What this rank knows of the rings between it and another.
+/// This rank's data about the rings between it and a peer.
 pub(super) struct Line {
     pub(super) endpoint: EndpointRef,
-    /// Where the other's region begins in its process.
+    /// The address of the peer's region in the peer's process.
     pub(super) base: u64,
     pub(super) handle: HandleCopy,
-    /// Messages sent.
+    /// The number of messages sent.
     sent: u64,
-    /// Messages that the other is known to have taken.
+    /// The number of sent messages that the peer has reported as taken.
     taken_there: u64,
-    /// Messages taken here.
+    /// The number of messages taken here.
     taken: u64,
-    /// Messages that the other was told are taken.
+    /// The number of messages that this rank has reported as taken.
     told: u64,
     /// Puts from the staging slots, one track each.
     staged: Box<[Track]>,
-    /// The put that tells what was taken.
+    /// The put that reports how many messages were taken.
     telling: Box<Track>,
-    /// The gets that see whether the other is still there.
+    /// The gets that check whether the peer is alive.
     pub(super) looking: Box<Track>,
 }
 
 impl Line {
-    /// What a put to the other failed with.
+    /// The status of a failed put to the peer.
     pub(super) fn failure(&self) -> Option<Status> {
         let mut puts = self.staged.iter().chain([&*self.telling]);
         puts.find_map(Track::failure)
     }
 }
 
-/// Bytes of the put that carries a payload, behind a word of header.
+/// The size of the put that carries a payload and a header word, in bytes.
 const fn message(payload: usize) -> usize {
     (1 + words_of(payload)) * size_of::<u64>()
 }
 
-/// The mailbox of this rank, and its ways to those of the others. One caller at a time.
+/// The mailbox of this rank, and its connections to the mailboxes of the others. Calls must not
+/// overlap.
 pub(crate) struct Mailbox {
     pub(super) transport: Transport,
     pub(super) me: usize,
     pub(super) layout: Layout,
-    // Before `pages`: fields drop in this order, and a registration must not outlive its memory.
+    // Declared before `pages`: fields are dropped in this order, and a registration must not
+    // outlive its memory.
     registration: Option<Registration>,
     pages: Option<Pages>,
     base: *mut AtomicU64,
     pub(super) lines: Vec<Line>,
 }
 
-// SAFETY: `base` points into `pages`, which belong to the mailbox; the rest is Send.
+// SAFETY: `base` points into `pages`, which belong to the mailbox; all other fields are Send.
 unsafe impl Send for Mailbox {}
 
 impl Mailbox {
-    /// A mailbox for a job of `ranks` ranks; unusable before [`connect`](Self::connect).
+    /// Makes a mailbox for a job of `ranks` ranks; unusable before [`connect`](Self::connect).
     pub(crate) fn new(
         transport: &Transport,
         me: usize,
@@ -114,7 +116,7 @@ impl Mailbox {
             ));
         }
         let layout = Layout::new(ranks, attributes.put_limit);
-        // An offer is an address, a length, a name and a handle.
+        // An offer consists of an address, a length, a name and a handle.
         let least = 24 + attributes.handle_size;
         if layout.capacity() < least {
             return Err(unfit(
@@ -125,8 +127,8 @@ impl Mailbox {
         let bytes = layout.bytes();
         let pages = Pages::new(bytes).ok_or(MailboxError::Memory(bytes))?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-        // SAFETY: the pages live until after the registration ends (field order), and what peers
-        // write is only read as atomics.
+        // SAFETY: the pages live until after the registration ends (field order), and the bytes
+        // that peers write are read only as atomics.
         let registration = unsafe { transport.register(pages.base(), bytes, access) }?;
         Ok(Mailbox {
             transport: transport.clone(),
@@ -139,7 +141,7 @@ impl Mailbox {
         })
     }
 
-    /// What every other rank has to know.
+    /// The card of this rank: the data that every other rank needs.
     pub(crate) fn card(&self) -> Vec<u8> {
         let mut card = (self.base as u64).to_ne_bytes().to_vec();
         if let Some(registration) = &self.registration {
@@ -148,7 +150,7 @@ impl Mailbox {
         card
     }
 
-    /// Learns the ways to all ranks from their cards.
+    /// Learns the addresses of all ranks' regions from their cards.
     pub(crate) fn connect(
         &mut self,
         endpoints: &[EndpointRef],
@@ -182,13 +184,13 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Payload bytes that a message can have.
+    /// The maximum payload bytes of a message.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.layout.capacity()
     }
 
-    /// The way to a rank.
+    /// The endpoint of a rank.
     #[inline]
     pub(crate) fn endpoint(&self, rank: usize) -> EndpointRef {
         self.lines[rank].endpoint
@@ -198,12 +200,13 @@ impl Mailbox {
     pub(super) fn words(&self, at: usize, count: usize) -> &[AtomicU64] {
         debug_assert!((at + count) * 8 <= self.layout.bytes());
         // SAFETY: the layout's indices lie inside the region, which is page-aligned, zeroed, and
-        // lives as long as `self`. Peers write it from outside the process, which atomics bear.
+        // lives as long as `self`. Peers write the region from outside the process, which is valid
+        // for atomics.
         unsafe { std::slice::from_raw_parts(self.base.add(at), count) }
     }
 
-    /// Sends a message, whose payload is copied. False when there is no room now: take what has
-    /// arrived, progress, and try again. Never to this rank itself.
+    /// Sends a message, whose payload is copied. False if there is no room now: the caller takes
+    /// arrived messages, makes progress, and tries again. A rank never sends to itself.
     pub(crate) fn send(
         &mut self,
         to: usize,
@@ -214,15 +217,16 @@ impl Mailbox {
         let slots = self.layout.slots as u64;
         if self.lines[to].sent - self.lines[to].taken_there >= slots {
             let told = self.words(self.layout.credit(to), 1).as_ptr();
-            // SAFETY: the first byte of a word of the region; a single byte is never torn.
+            // SAFETY: this is the first byte of a word of the region; a single byte is never torn.
             let told = unsafe { AtomicU8::from_ptr(told.cast_mut().cast()) };
-            // Acquire: pairs with the receiver, which clears the slot and then tells.
+            // Acquire pairs with the receiver's report, which follows the clearing of the slot.
             let told = told.load(Ordering::Acquire);
             let line = &mut self.lines[to];
-            // At most 128 slots: the difference is what was taken since.
+            // A ring has at most 128 slots, so the difference is the number of newly taken
+            // messages.
             line.taken_there += u64::from(told.wrapping_sub(line.taken_there as u8));
             if line.sent - line.taken_there >= slots {
-                // A lost message is never taken, nor any behind it.
+                // A lost message is never taken, nor is any later message.
                 return line.failure().map_or(Ok(false), Err);
             }
         }
@@ -238,7 +242,8 @@ impl Mailbox {
         let at = self.layout.staging(to, slot);
         let bytes = message(payload.len());
         let count = bytes / size_of::<u64>();
-        // SAFETY: a staging slot, which only this rank writes, and no put reads it (idle above).
+        // SAFETY: only this rank writes the staging slot, and no put reads it (the track is idle,
+        // see above).
         let words = unsafe { std::slice::from_raw_parts_mut(self.base.add(at).cast(), count) };
         words[0] = pack(header.bits());
         pack_bytes(payload, &mut words[1..]);
@@ -250,7 +255,7 @@ impl Mailbox {
         Ok(sent)
     }
 
-    /// Puts bytes of this region to a peer's; false when the transport is busy.
+    /// Puts bytes of this region to a peer's region; false if the transport is busy.
     fn put(
         &self,
         to: usize,
@@ -263,10 +268,10 @@ impl Mailbox {
         let local = self.words(at, 1).as_ptr().cast::<u8>();
         let given_up = std::ptr::from_ref(self.given_up(to)).cast_mut();
         track.begin();
-        // SAFETY: the endpoint is the job's; the local bytes stay until the track is idle; the
-        // remote ones lie in the peer's region, which has the same layout and lives until every
-        // rank has left the job; the callback takes a track and a word of this region, which stay
-        // until the track is idle.
+        // SAFETY: the endpoint belongs to the job. The local bytes stay until the track is idle.
+        // The remote bytes lie in the peer's region, which has the same layout and lives until
+        // every rank has left the job. The callback gets a track and a word of this region, which
+        // both stay until the track is idle.
         let status = unsafe {
             self.transport.put(
                 line.endpoint,
@@ -289,7 +294,7 @@ impl Mailbox {
             .map_or(std::ptr::null_mut(), Registration::handle_ptr)
     }
 
-    /// The first message from a rank, if all of it is here.
+    /// The header of the first message from a rank, if the message has arrived completely.
     #[inline]
     pub(crate) fn poll(&self, from: usize) -> Option<Result<Header, Status>> {
         let line = &self.lines[from];
@@ -304,7 +309,7 @@ impl Mailbox {
         all_there(self.words(at + 1, words_of(header.len))).then_some(Ok(header))
     }
 
-    /// Copies the payload of the message that [`poll`](Self::poll) found, and gives its slot back.
+    /// Copies the payload of the message that [`poll`](Self::poll) found, and frees its slot.
     pub(crate) fn take(&mut self, from: usize, header: Header, into: &mut [u8]) {
         let slots = self.layout.slots as u64;
         let line = &self.lines[from];
@@ -322,15 +327,16 @@ impl Mailbox {
         }
     }
 
-    /// Whether a rank has to be told that its messages were taken, which it may be waiting for.
+    /// Whether this rank should report to `to` that messages were taken, because `to` may wait for
+    /// the report.
     #[inline]
     pub(crate) fn owes(&self, to: usize) -> bool {
         let line = &self.lines[to];
         line.taken - line.told >= self.layout.slots as u64 / 2
     }
 
-    /// Tells a rank how many of its messages were taken, unless that is under way: two such puts
-    /// could overtake each other. A failure shows at the next look.
+    /// Reports to a rank how many of its messages were taken, unless such a put is outstanding,
+    /// because two such puts could overtake each other. The next look reports a failure.
     pub(crate) fn tell(&mut self, to: usize) {
         let line = &self.lines[to];
         if !line.telling.is_idle() {
@@ -339,7 +345,8 @@ impl Mailbox {
         let taken = line.taken;
         let at = self.layout.given(to);
         let remote = line.base + 8 * self.layout.credit(self.me) as u64;
-        // The slots were cleared before; Release, so that no one sees them taken and not cleared.
+        // The slots were cleared before. Release prevents that the peer sees a slot as taken before
+        // the slot is cleared.
         self.words(at, 1)[0].store(u64::from_ne_bytes([taken as u8; 8]), Ordering::Release);
         if let Ok(true) = self.put(to, at, remote, 1, &line.telling) {
             self.lines[to].told = taken;
@@ -355,7 +362,7 @@ impl Mailbox {
     }
 }
 
-/// The callback of puts to a rank: `data` is the word that tells it of one that failed.
+/// The callback of puts to a rank: `data` is the word in which the callback records a failed put.
 unsafe extern "C" fn put_done(
     module: *mut Module,
     endpoint: *mut Endpoint,
@@ -366,7 +373,8 @@ unsafe extern "C" fn put_done(
     status: i32,
 ) {
     if status < 0 {
-        // SAFETY: `put` gave a word of the region, which stays until the track is idle, and that is below.
+        // SAFETY: `put` passed a word of the region, which stays until the track is idle; the track
+        // becomes idle below.
         unsafe { &*data.cast::<AtomicU64>() }.store(FAILED, Ordering::Relaxed);
     }
     // SAFETY: the context is a track.
@@ -383,7 +391,7 @@ unsafe extern "C" fn put_done(
     }
 }
 
-/// What a post came to: true when taken, false when the transport is busy.
+/// Converts the result of a post: true if accepted, false if the transport is busy.
 #[inline]
 pub(crate) fn posted(status: Status, track: &Track) -> Result<bool, Status> {
     match status {
@@ -402,7 +410,7 @@ pub(crate) fn posted(status: Status, track: &Track) -> Result<bool, Status> {
 impl Drop for Mailbox {
     fn drop(&mut self) {
         if !self.is_idle() {
-            // Operations were given up; what they may still touch stays.
+            // The rank gave up operations that may still access the memory, so the memory stays.
             tracing::warn!("a mailbox ended with operations under way; its memory stays");
             std::mem::forget(self.registration.take());
             std::mem::forget(self.pages.take());

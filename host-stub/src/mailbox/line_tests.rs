@@ -50,7 +50,7 @@ fn a_lost_message_is_found_by_every_look_and_by_a_full_ring() {
         assert_eq!(sender.look(1), Some(Found::Gone(Status::UNREACH)));
         transport.progress();
     }
-    // The ring has room for the others.
+    // The ring has room for the other messages.
     for _ in 1..slots(&transport) {
         assert_eq!(send(&mut sender, 1), Ok(true));
     }
@@ -85,7 +85,8 @@ fn a_rank_hears_of_a_message_that_was_lost_on_its_way_there() {
     assert_eq!(send(&mut sender, 1), Ok(true));
     transport.progress();
     scripted::script(&transport).put_ends = Status::SUCCESS;
-    // The sender, which has nothing more to send, does nothing but let others read its memory. This look reads it.
+    // The sender has nothing more to send, and only lets others read its memory. This look reads the sender's
+    // memory.
     assert_eq!(receiver.look(0), Some(Found::Nothing));
     transport.progress();
     assert!(receiver.poll(0).is_none());

@@ -8,29 +8,29 @@ use super::line::{Mailbox, posted};
 use super::packing::{pack, unpack};
 use super::track::track_done;
 
-/// What a rank publishes for another that it has failed itself, or has lost a message to it. Every other word names the
-/// rank that it has lost, plus one.
+/// The value that a rank publishes for another rank if it has failed itself, or has lost a message to the other rank.
+/// Any other nonzero word is the number of the lost rank plus one.
 pub(super) const FAILED: u64 = pack(0);
 
-/// What a look has found.
+/// The result of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
-    /// The rank goes on in no collective with this rank and the one named, which may be the rank itself.
+    /// The rank has given up all collectives with this rank and the named rank, which may be the rank itself.
     GaveUp(usize),
     /// The rank cannot be reached.
     Gone(Status),
 }
 
 impl Mailbox {
-    /// The word in which this rank tells another that it has given up.
+    /// The word in which this rank reports to another that it has given up.
     #[inline]
     pub(super) fn given_up(&self, to: usize) -> &AtomicU64 {
         &self.words(self.layout.given_up(to), 1)[0]
     }
 
-    /// Tells the looks of a rank that this one goes on in no collective with it and `culprit`; without a culprit, in no
-    /// collective with it at all, which stays.
+    /// Reports to the looks of rank `to` that this rank has given up all collectives with `to` and `culprit`. Without a
+    /// culprit, this rank has given up all collectives with `to`, permanently.
     #[cold]
     pub(crate) fn give_up(&self, to: usize, culprit: Option<usize>) {
         let told = match culprit.filter(|rank| *rank != self.me) {
@@ -43,11 +43,11 @@ impl Mailbox {
         }
     }
 
-    /// Starts a get of the word in which another rank says that it has given up; a get also finds a peer that is gone. Returns
-    /// the result of the last look, `None` while a look is outstanding.
+    /// Starts a get of the word in which another rank reports that it has given up; the get also detects a dead peer.
+    /// Returns the result of the last look, `None` while a look is outstanding.
     pub(crate) fn look(&mut self, to: usize) -> Option<Found> {
         let line = &self.lines[to];
-        // Not taken, so every later look finds it: no message arrives behind one that is lost.
+        // The failure is not taken, so every later look returns it: no message arrives after a lost message.
         if let Some(status) = line.failure() {
             return Some(Found::Gone(status));
         }
@@ -67,13 +67,14 @@ impl Mailbox {
         }
     }
 
-    /// Gets the word of a rank; false when the transport is busy.
+    /// Gets the word of a rank; false if the transport is busy.
     fn read(&self, to: usize) -> Result<bool, Status> {
         let line = &self.lines[to];
         let into = self.words(self.layout.seen(to), 1).as_ptr();
         let from = 8 * self.layout.given_up(self.me) as u64;
         line.looking.begin();
-        // SAFETY: as in `put`; the word is only written by looks, of which one is under way at a time.
+        // SAFETY: the conditions of `put` hold here too. Only looks write the word, and one look is
+        // outstanding at a time.
         let status = unsafe {
             self.transport.get(
                 line.endpoint,

@@ -54,19 +54,20 @@ pub(super) fn pack_bytes(from: &[u8], to: &mut [u64]) {
     }
 }
 
-/// Whether every byte of the words is there. Once it says so, [`unpack_bytes`] gives what was sent.
+/// Whether every byte of the words has arrived. Once the result is true, [`unpack_bytes`] returns
+/// the sent bytes.
 #[inline]
 pub(super) fn all_there(words: &[AtomicU64]) -> bool {
     let there = words
         .iter()
         .all(|word| word.load(Ordering::Relaxed) & MARKS == MARKS);
-    // The payload is in the very words that were looked at; the fence is for what the caller does
-    // with memory that the message tells of.
+    // The payload is in these words themselves. The fence protects the caller's accesses to memory
+    // that the message refers to.
     fence(Ordering::Acquire);
     there
 }
 
-/// Unpacks as many bytes as `to` holds from words that are [`all_there`].
+/// Unpacks bytes until `to` is full; the words must be [`all_there`].
 #[inline]
 pub(super) fn unpack_bytes(words: &[AtomicU64], to: &mut [u8]) {
     for (word, bytes) in words.iter().zip(to.chunks_mut(GROUP)) {

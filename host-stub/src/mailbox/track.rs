@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 use plugin_api::{Endpoint, Handle, Module, Status};
 
-/// What the callbacks of some operations count. Its address is their context, so it stays where it
-/// is until the last has run.
+/// The counter of some operations, which their callbacks update. The track's address is the
+/// callbacks' context, so the track does not move until the last callback has run.
 #[derive(Default)]
 pub(crate) struct Track {
     under_way: AtomicU32,
@@ -14,32 +14,33 @@ pub(crate) struct Track {
 }
 
 impl Track {
-    /// An operation is about to be posted.
+    /// Counts an operation that is about to be posted.
     #[inline]
     pub(crate) fn begin(&self) {
         self.under_way.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// An operation has ended, or was not taken.
+    /// Records that an operation has ended, or was not accepted.
     #[inline]
     pub(crate) fn end(&self, status: i32) {
         if status < 0 {
-            // An earlier failure is kept.
+            // The track keeps the first failure.
             let _ = self
                 .failed
                 .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
         }
-        // Pairs with the Acquire load in `is_idle`: what the operation fetched is there.
+        // Pairs with the Acquire load in `is_idle`: a thread that sees the count also sees the
+        // fetched bytes.
         self.under_way.fetch_sub(1, Ordering::Release);
     }
 
-    /// Whether nothing is under way.
+    /// Whether no operation is outstanding.
     #[inline]
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way.load(Ordering::Acquire) == 0
     }
 
-    /// The first failure since the last call.
+    /// Takes the first failure since the last call.
     #[inline]
     pub(crate) fn take_failure(&self) -> Option<Status> {
         match self.failed.load(Ordering::Relaxed) {
@@ -48,7 +49,7 @@ impl Track {
         }
     }
 
-    /// The first failure, without taking it.
+    /// Returns the first failure without taking it.
     #[inline]
     pub(crate) fn failure(&self) -> Option<Status> {
         match self.failed.load(Ordering::Relaxed) {
@@ -57,7 +58,7 @@ impl Track {
         }
     }
 
-    /// What a callback gets.
+    /// The context argument of the callbacks.
     #[inline]
     pub(crate) fn context(&self) -> *mut c_void {
         std::ptr::from_ref(self).cast_mut().cast()
@@ -78,7 +79,7 @@ pub(crate) unsafe extern "C" fn track_done(
     unsafe { &*context.cast::<Track>() }.end(status.min(0));
 }
 
-/// Tracks that stay where they are and are used again.
+/// Tracks that do not move and are reused.
 #[derive(Default)]
 pub(crate) struct Tracks {
     #[allow(
@@ -90,7 +91,7 @@ pub(crate) struct Tracks {
 }
 
 impl Tracks {
-    /// A track with nothing under way.
+    /// Returns a track without outstanding operations.
     pub(crate) fn take(&mut self) -> usize {
         self.free.pop().unwrap_or_else(|| {
             self.all.push(Box::default());
@@ -102,8 +103,8 @@ impl Tracks {
         &self.all[index]
     }
 
-    /// Gives a track back that is idle. One that is not is kept from use for ever: its operations
-    /// were given up.
+    /// Returns a track to the free list if it is idle. A track that is not idle is never reused,
+    /// because its operations were given up.
     pub(crate) fn give_back(&mut self, index: usize) {
         let track = &self.all[index];
         if track.is_idle() {

@@ -92,7 +92,7 @@ impl<'c> SliceCollectives<'c> {
         self.call(Collective::Gather, count, send, recv, root)
     }
 
-    /// As [`gather`](Self::gather), with the result at every rank.
+    /// The same as [`gather`](Self::gather), with the result at every rank.
     pub fn allgather<T: Pod>(self, send: &[T], recv: &mut [T]) -> CommResult<()> {
         check(
             Collective::Allgather,

@@ -10,7 +10,7 @@ mod sealed {
 
 /// An integer or floating-point type that accumulates, fetching operations and compare-and-swap work on.
 pub trait Element: Pod + sealed::Sealed {
-    /// Its type in layouts.
+    /// The element type in layouts.
     const DATATYPE: Datatype;
 }
 

@@ -11,7 +11,7 @@ use crate::win::{Datatype, Layout, Op, Target, WinError, WinResult, Window};
 /// An open epoch, given to the body of [`fence`](super::Window::fence), [`lock`](super::Window::lock) and
 /// [`lock_all`](super::Window::lock_all).
 ///
-/// Operations are under way when their calls return, and complete when the epoch ends, or after a
+/// Operations may be outstanding when their calls return, and complete when the epoch ends, or after a
 /// [`flush`](Self::flush). Their buffers are borrowed until the epoch ends:
 ///
 /// ```compile_fail,E0506
@@ -47,9 +47,10 @@ pub struct Epoch<'scope, 'env: 'scope, T> {
     raw: &'env Window,
     reach: Reach,
     elements: PhantomData<fn() -> T>,
-    // Invariant, so that a scope cannot be taken for a shorter one.
+    // The lifetime is invariant, so that a scope cannot be shortened.
     scope: PhantomData<&'scope mut &'scope ()>,
-    // Stays on its thread: two threads must not access one element at once.
+    // An epoch stays on its thread, because two threads must not access one element at the same
+    // time.
     thread: PhantomData<*const ()>,
 }
 
@@ -101,7 +102,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         }
     }
 
-    /// The same for a call that waits, which must be refused before anything is sent.
+    /// The same check for a call that waits. Such a call must be refused before anything is sent.
     fn reaches_and_waits(&self, call: &'static str, rank: usize) -> WinResult<Waiting<'env>> {
         self.reaches(call, rank)?;
         match self.reach {
@@ -117,7 +118,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     pub fn put(&self, from: &'scope [T], rank: usize, at: usize) -> WinResult<()> {
         self.reaches("put", rank)?;
         let row = row::<T>(from.len());
-        // SAFETY: the slice is borrowed for the scope, which ends when nothing is under way.
+        // SAFETY: the slice is borrowed for the scope, which ends when no operation is outstanding.
         unsafe {
             self.raw
                 .put(from.as_ptr().cast(), &row, target(rank, at, &row))
@@ -128,7 +129,8 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     pub fn get(&self, into: &'scope mut [T], rank: usize, at: usize) -> WinResult<()> {
         self.reaches("get", rank)?;
         let row = row::<T>(into.len());
-        // SAFETY: the slice is borrowed alone for the scope, which ends when nothing is under way; any bytes are a `T`.
+        // SAFETY: the slice is borrowed exclusively for the scope, which ends when no operation is outstanding; any
+        // bytes are a valid `T`.
         unsafe {
             self.raw
                 .get(into.as_mut_ptr().cast(), &row, target(rank, at, &row))
@@ -139,7 +141,8 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     pub fn get_now(&self, into: &mut [T], rank: usize, at: usize) -> WinResult<()> {
         let waiting = self.reaches_and_waits("get", rank)?;
         let row = row::<T>(into.len());
-        // SAFETY: the slice is borrowed alone until this returns, when nothing is under way; any bytes are a `T`.
+        // SAFETY: the slice is borrowed exclusively until this call returns; then no operation is outstanding.
+        // Any bytes are a valid `T`.
         let got = unsafe {
             self.raw
                 .get(into.as_mut_ptr().cast(), &row, target(rank, at, &row))
@@ -147,8 +150,8 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         got.and_then(|()| waiting.flush())
     }
 
-    /// As [`put`](Self::put), of a buffer that belongs to the transfer until that is complete. In lock and lock_all
-    /// epochs.
+    /// The same as [`put`](Self::put), with a buffer that belongs to the transfer until the transfer is complete.
+    /// In lock and lock_all epochs.
     pub fn put_owned(&self, from: Vec<T>, rank: usize, at: usize) -> WinResult<Transfer<'env, T>> {
         self.reaches("rput", rank)?;
         let row = row::<T>(from.len());
@@ -158,13 +161,13 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         })
     }
 
-    /// As [`get`](Self::get), to a buffer that belongs to the transfer until that is complete. In lock and lock_all
-    /// epochs.
+    /// The same as [`get`](Self::get), with a buffer that belongs to the transfer until the transfer is complete.
+    /// In lock and lock_all epochs.
     pub fn get_owned(&self, into: Vec<T>, rank: usize, at: usize) -> WinResult<Transfer<'env, T>> {
         self.reaches("rget", rank)?;
         let row = row::<T>(into.len());
         Transfer::begin((self.raw, rank), into, |buffer| {
-            // SAFETY: the transfer keeps the buffer until its request is complete; any bytes are a `T`.
+            // SAFETY: the transfer keeps the buffer until its request is complete; any bytes are a valid `T`.
             unsafe { self.raw.rget(buffer.cast(), &row, target(rank, at, &row)) }
         })
     }
@@ -187,7 +190,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     pub fn accumulate(&self, from: &'scope [T], rank: usize, at: usize, op: Op) -> WinResult<()> {
         self.reaches("accumulate", rank)?;
         let row = Layout::contiguous(T::DATATYPE, from.len());
-        // SAFETY: the slice is borrowed for the scope, which ends when nothing is under way.
+        // SAFETY: the slice is borrowed for the scope, which ends when no operation is outstanding.
         unsafe {
             self.raw
                 .accumulate(from.as_ptr().cast(), &row, target(rank, at, &row), op)
@@ -199,7 +202,8 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     pub fn fetch_and_op(&self, value: T, rank: usize, at: usize, op: Op) -> WinResult<T> {
         let mut old = T::zeroed();
         let waiting = self.reaches_and_waits("fetch_and_op", rank)?;
-        // SAFETY: both elements live until this returns, when nothing is under way; any bytes are a `T`.
+        // SAFETY: both elements live until this call returns; then no operation is outstanding. Any bytes are a
+        // valid `T`.
         unsafe {
             self.raw.fetch_and_op(
                 (&raw const value).cast(),
@@ -219,7 +223,8 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     pub fn compare_and_swap(&self, expected: T, new: T, rank: usize, at: usize) -> WinResult<T> {
         let mut old = T::zeroed();
         let waiting = self.reaches_and_waits("compare_and_swap", rank)?;
-        // SAFETY: the elements live until this returns, when nothing is under way; any bytes are a `T`.
+        // SAFETY: the elements live until this call returns; then no operation is outstanding. Any bytes are a valid
+        // `T`.
         unsafe {
             self.raw.compare_and_swap(
                 (&raw const new).cast(),
@@ -235,12 +240,12 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     }
 }
 
-/// Waits on drop until nothing is under way to a rank, because an operation that failed to complete may still use
-/// its buffers.
+/// The drop waits until no operation to a rank is outstanding, because an operation that failed to complete may
+/// still use its buffers.
 struct Waiting<'w>(&'w Window, usize);
 
 impl Waiting<'_> {
-    /// Flushes the target. After a success nothing is outstanding, so the wait on drop is left out.
+    /// Flushes the target. After a success no operation is outstanding, so the wait of the drop is left out.
     fn flush(self) -> WinResult<()> {
         self.0.flush(self.1)?;
         std::mem::forget(self);

@@ -6,12 +6,12 @@ use bytemuck::Pod;
 
 use crate::win::{Request, WinResult, Window};
 
-/// A put or get under way, with its buffer. Waiting for the transfer returns the buffer. Dropping
+/// An outstanding put or get with its buffer. Waiting for the transfer returns the buffer. Dropping
 /// the transfer waits until it completes; `mem::forget` leaks the buffer.
 #[must_use = "a transfer that is dropped at once waits for its operation"]
 pub struct Transfer<'w, T> {
     request: Request<'w>,
-    // Dropped only when nothing uses it.
+    // The buffer is dropped only when no operation uses it.
     buffer: ManuallyDrop<Vec<T>>,
 }
 
@@ -27,7 +27,7 @@ impl<'w, T: Pod> Transfer<'w, T> {
         match begin(buffer.as_mut_ptr()) {
             Ok(request) => Ok(Transfer { request, buffer }),
             Err(error) => {
-                // A part of the operation may be under way.
+                // A part of the operation may be outstanding.
                 window.wait_idle(Some(rank));
                 drop(ManuallyDrop::into_inner(buffer));
                 Err(error)
@@ -66,11 +66,11 @@ impl<T> Drop for Transfer<'_, T> {
     fn drop(&mut self) {
         let settled = self.request.settle();
         if settled.is_err() && self.request.is_under_way() {
-            // Something may still read or write it.
+            // An operation may still access the buffer.
             tracing::warn!("a buffer of a transfer that could not be completed stays");
             return;
         }
-        // SAFETY: taken once, here, and nothing uses it any more.
+        // SAFETY: the buffer is dropped once, here, and no operation uses it.
         unsafe { ManuallyDrop::drop(&mut self.buffer) };
     }
 }

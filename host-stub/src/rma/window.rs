@@ -36,7 +36,7 @@ impl<'w> Open<'w> {
             (Reach::One(_), 0..) => Some(now + 1),
             _ => None,
         };
-        // Acquire pairs with the Release in `drop`: accesses of the epochs before come first.
+        // Acquire pairs with the Release in `drop`: accesses of earlier epochs come first.
         match open.fetch_update(Ordering::Acquire, Ordering::Relaxed, next) {
             Ok(_) => Ok(Open(open)),
             Err(_) => Err(WinError::EpochMisuse {
@@ -65,13 +65,13 @@ impl<T: Pod> Window<T> {
         Self::allocate_with(over, elements, &Info::new())
     }
 
-    /// As [`allocate`](Self::allocate), with hints.
+    /// The same as [`allocate`](Self::allocate), with hints.
     pub fn allocate_with(
         over: impl Into<Members>,
         elements: usize,
         info: &Info,
     ) -> WinResult<Window<T>> {
-        // A size that does not fit is refused like one for which there is no memory, by all ranks together.
+        // All ranks together refuse a size that overflows, like a size for which there is no memory.
         let bytes = elements.saturating_mul(size_of::<T>());
         let unit = u32::try_from(size_of::<T>()).unwrap_or(0);
         Ok(Window {
@@ -122,14 +122,14 @@ impl<T: Pod> Window<T> {
     /// Copies elements to this rank's memory, from index `at` on. [`WinError::OutOfBounds`] beyond the end.
     pub fn write(&mut self, at: usize, from: &[T]) -> WinResult<()> {
         let offset = self.offset(at);
-        // SAFETY: the window is borrowed alone, so no other thread reads or writes this memory, and no epoch, with
-        // whose operations it could overlap, is open: epochs borrow the window, and end with nothing under way.
+        // SAFETY: the window is borrowed exclusively, so no other thread accesses this memory. No epoch is open,
+        // because epochs borrow the window and end when their operations are complete.
         unsafe { self.raw.write_local(offset, bytemuck::cast_slice(from)) }?;
         self.raw.sync()
     }
 
     fn offset(&self, at: usize) -> usize {
-        // An offset that does not fit is beyond the end.
+        // An offset that overflows is beyond the end.
         at.saturating_mul(size_of::<T>())
     }
 
@@ -180,7 +180,7 @@ impl<T: Pod> Window<T> {
         let done = catch_unwind(AssertUnwindSafe(|| body(&epoch)));
         let ended = end(&self.raw);
         if ended.is_err() {
-            // Not even then may this return while operations use the buffers.
+            // Even then this call may not return while operations use the buffers.
             let target = match reach {
                 Reach::One(rank) => Some(rank),
                 Reach::Fence | Reach::All => None,
@@ -193,7 +193,8 @@ impl<T: Pod> Window<T> {
         }
     }
 
-    /// Ends the window. Collective. On an error its memory stays until the process ends.
+    /// Frees the window. Collective. After an error, the window's memory stays until the process
+    /// ends.
     pub fn free(self) -> WinResult<()> {
         self.raw.free().map_err(WinError::from)
     }

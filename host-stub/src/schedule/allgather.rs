@@ -6,7 +6,7 @@ use super::plan::Plan;
 /// In ceil(log2 n) rounds, for any count of ranks: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient
 /// Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.
 ///
-/// This rank's block from `from`, all into their `blocks` of `into`.
+/// The data from `from` is this rank's block; the blocks of all ranks go to their places in `into`.
 pub(crate) fn allgather_bruck(plan: &mut Plan, from: *const u8, into: *mut u8, blocks: &Extents) {
     let (rank, size) = (plan.rank(), plan.size());
     let mine = blocks.of(rank);
@@ -14,7 +14,8 @@ pub(crate) fn allgather_bruck(plan: &mut Plan, from: *const u8, into: *mut u8, b
         plan.copy(from, into.wrapping_add(mine.offset), mine.len);
         return;
     }
-    // Bytes of the first blocks as `first` holds them, which begins with its own.
+    // The size in bytes of the first `count` blocks at rank `first`, which begin with the rank's
+    // own block.
     let held = |first: usize, count: usize| blocks.bytes(first, count, size);
     let all = plan.scratch(held(rank, size));
     plan.copy(from, all, mine.len);

@@ -11,7 +11,7 @@ use super::scope::Scope;
 use crate::job::Job;
 use crate::mailbox::Found;
 
-/// A rank that the job reports, if it is one's failure, and why.
+/// A failure that the job reports: the rank, if the failure is a rank's, and the reason.
 pub(super) type Concern = (Option<usize>, String);
 
 /// A call that waits for the ranks of a scope outside of schedules: its name, and the scope.
@@ -19,7 +19,7 @@ pub(super) type Waiter<'a> = (&'static str, &'a Arc<Scope>);
 
 impl State {
     /// Ends a schedule that cannot go on. The rank that the error names is the cause; if the error
-    /// names none, the cause is this rank.
+    /// names no rank, the cause is this rank.
     pub(super) fn finish(&mut self, index: usize, error: CommError) {
         let culprit = match (&error, self.schedule(index)) {
             (CommError::Peer { rank, .. }, Some(schedule)) => Some(schedule.scope.job_rank(*rank)),
@@ -28,9 +28,9 @@ impl State {
         self.finish_by(index, error, culprit);
     }
 
-    /// Ends a schedule that cannot go on. `culprit` is the job rank that caused this, or `None` if the cause is this rank.
-    /// The schedule's scope can no longer be used: other ranks wait for messages that this rank does not send, and nobody
-    /// here receives theirs.
+    /// Ends a schedule that cannot go on. `culprit` is the job rank that caused the failure, or `None` if the cause is
+    /// this rank. The schedule's scope can no longer be used: other ranks wait for messages that this rank does not send,
+    /// and this rank receives none of their messages.
     fn finish_by(&mut self, index: usize, error: CommError, culprit: Option<usize>) {
         let Some(schedule) = self.schedule(index) else {
             return;
@@ -40,14 +40,14 @@ impl State {
         }
         let (scope, reason) = (Arc::clone(&schedule.scope), error.to_string());
         if schedule.outstanding > 0 {
-            // Gets may be under way, here and at peers, and may never end.
+            // Gets may be outstanding, here and at peers, and may never end.
             schedule.plan.lose();
         }
         self.close(index, Err(error));
         self.break_off(&scope, &reason, culprit);
     }
 
-    /// Ends a schedule that has nothing left to do.
+    /// Ends a schedule that has no steps left.
     pub(super) fn close(&mut self, index: usize, outcome: CommResult<()>) {
         let failed = outcome.is_err();
         let Some(schedule) = self.schedule(index) else {
@@ -63,7 +63,7 @@ impl State {
         }
     }
 
-    /// Closes a scope, and tells its other ranks, when they check, which rank is the cause. No schedule of the scope runs
+    /// Closes a scope. When its other ranks check, they get the rank that is the cause. No schedule of the scope runs
     /// afterwards. The scope's context is never reused, so late messages of other ranks cannot be mistaken for messages of
     /// another scope.
     pub(super) fn break_off(&mut self, scope: &Arc<Scope>, reason: &str, culprit: Option<usize>) {
@@ -87,7 +87,7 @@ impl State {
         }
     }
 
-    /// Takes a schedule that failed out of everything.
+    /// Removes a failed schedule from all lists.
     fn forget(&mut self, index: usize, key: Key) {
         for queue in &mut self.queues {
             queue.forget(index, key);
@@ -118,7 +118,8 @@ impl State {
         self.finish(expected.schedule, error);
     }
 
-    /// The error of a schedule that cannot reach a job rank. The rank, should it wait for this one, is told.
+    /// The error of a schedule that cannot reach a job rank. The job rank is notified, in case it waits for
+    /// this rank.
     pub(super) fn peer_failed(
         &mut self,
         index: usize,
@@ -136,7 +137,7 @@ impl State {
         }
     }
 
-    /// The error of a schedule whose memory, which another rank was to read, could not be registered.
+    /// The error of a schedule that could not register its memory, which another rank was to read.
     pub(super) fn not_registered(
         &mut self,
         index: usize,
@@ -162,7 +163,8 @@ impl State {
         self.queues[job_rank].outgoing.clear();
     }
 
-    /// Ends every schedule in which a job rank that gave up takes part, and the one that it gave up for.
+    /// Ends every schedule that includes both the job rank that gave up and the rank that it gave up
+    /// for.
     fn told(&mut self, job_rank: usize, culprit: usize) {
         for index in self.running.clone() {
             if let Some(schedule) = self.schedule(index)
@@ -174,7 +176,7 @@ impl State {
     }
 
     /// Checks every rank that a running schedule needs, and the ranks that `waiter` waits for. The error for `waiter` is
-    /// returned. `concerned` returns the failure that the job reports of a scope's ranks, if there is one.
+    /// returned. `concerned` returns the failure that the job reports about a scope's ranks, if there is one.
     pub(super) fn look(
         &mut self,
         concerned: &dyn Fn(&Scope) -> Option<Concern>,
@@ -228,7 +230,7 @@ impl State {
     }
 }
 
-/// A rank of a scope cannot be reached.
+/// The error of a call in a scope with an unreachable rank.
 fn gone(call: &'static str, scope: &Scope, job_rank: usize, status: Status) -> CommError {
     CommError::Peer {
         call,
@@ -237,7 +239,8 @@ fn gone(call: &'static str, scope: &Scope, job_rank: usize, status: Status) -> C
     }
 }
 
-/// A rank of a scope goes on in no collective with `culprit`. None if one of both is no rank of the scope.
+/// The error of a call in a scope one of whose ranks has given up all collectives with `culprit`. `None`
+/// if the rank or `culprit` is not in the scope.
 fn gave_up(
     call: &'static str,
     scope: &Scope,
@@ -253,7 +256,7 @@ fn gave_up(
     Some(CommError::Broken { call, reason })
 }
 
-/// What the job reports that a scope cannot live with.
+/// A failure that the job reports and that makes the scope unusable.
 pub(super) fn concerned(job: &Job, scope: &Scope) -> Option<Concern> {
     let member = |proc: u64| scope.members().iter().any(|m| u64::from(*m) == proc);
     let failure = job.failed_among(member)?;

@@ -15,7 +15,7 @@ use crate::job::Job;
 use crate::loader::Transport;
 use crate::mailbox::{Mailbox, Tracks};
 
-/// A collective under way, by name. Ended by [`Engine::test`] or [`Engine::wait`].
+/// The identifier of a running collective. [`Engine::test`] or [`Engine::wait`] ends the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) struct Ticket {
@@ -23,13 +23,13 @@ pub(crate) struct Ticket {
     pub(super) generation: u32,
 }
 
-/// A plan under way.
+/// A running plan.
 pub(super) struct Schedule {
     pub(super) call: &'static str,
     pub(super) plan: Plan,
-    /// The next step.
+    /// The index of the next step.
     pub(super) next: usize,
-    /// Sends and receives of this round that are not done.
+    /// The number of incomplete sends and receives of this round.
     pub(super) outstanding: usize,
     /// The error that the call returns after its last step: this rank or another one could not copy its data from a device.
     /// The schedule still makes every send and receive, without data, because other ranks wait for them.
@@ -39,48 +39,49 @@ pub(super) struct Schedule {
     pub(super) outcome: Option<CommResult<()>>,
 }
 
-/// A place for a schedule.
+/// A place for a schedule, which is reused.
 #[derive(Default)]
 pub(super) struct Place {
     pub(super) generation: u32,
     pub(super) schedule: Option<Schedule>,
 }
 
-/// Everything behind the engine's lock.
+/// The data behind the engine's lock.
 pub(super) struct State {
     pub(super) transport: Transport,
     pub(super) mailbox: Mailbox,
     pub(super) tracks: Tracks,
-    /// By job rank.
+    /// The queues, indexed by job rank.
     pub(super) queues: Vec<Queue>,
     pub(super) places: Vec<Place>,
-    /// Schedules that are not done, in the order of their beginning.
+    /// Running schedules, in the order of their beginning.
     pub(super) running: Vec<usize>,
     pub(super) offers: Vec<Option<Offered>>,
-    /// Offers made so far.
+    /// The number of offers so far.
     pub(super) offered: u32,
     pub(super) fetches: Vec<Fetch>,
     plans: Vec<Plan>,
-    /// Contexts of communicators that failed.
+    /// Contexts of failed communicators.
     pub(super) broken: Vec<u16>,
-    /// Schedules that have ended.
+    /// The number of schedules that have ended.
     pub(super) ended: usize,
 }
 
 /// Runs collectives. Any thread may call.
 pub(crate) struct Engine {
     state: Mutex<State>,
-    /// As the state has it, for waiters: a waiter that sees another number looks for its outcome.
+    /// A copy of `State::ended` for waiters: a waiter that sees a new number checks for its
+    /// outcome.
     ended: AtomicUsize,
-    /// Whether the state counts itself in `busy`; changed with the state locked.
+    /// Whether the engine counts itself in `busy`; changed under the lock of the state.
     active: AtomicBool,
     busy: Busy,
-    /// When those that ask instead of waiting last looked at the other ranks.
+    /// The time when [`look_sometimes`](Self::look_sometimes) last checked the other ranks.
     looked: Mutex<Instant>,
 }
 
 impl Engine {
-    /// An engine over a connected mailbox of a job of `ranks` ranks.
+    /// Makes an engine over a connected mailbox of a job of `ranks` ranks.
     pub(crate) fn new(
         transport: &Transport,
         mailbox: Mailbox,
@@ -113,11 +114,11 @@ impl Engine {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins the collective of a scope that has this number on its plane, with the steps that `build` adds. One that has `failed`
-    /// sends no data.
+    /// Starts a collective of a scope with the given number on its plane, and the steps that `build` adds. A collective
+    /// with `failed` sends no data.
     ///
     /// # Safety
-    /// The buffers in the steps stay, and are left alone, until the collective is done.
+    /// The caller keeps the buffers in the steps, and does not access them, until the collective is done.
     pub(crate) unsafe fn start(
         &self,
         call: &'static str,
@@ -127,7 +128,8 @@ impl Engine {
         build: impl FnOnce(&mut Plan),
     ) -> CommResult<Ticket> {
         let mut state = self.lock();
-        // Under the lock: another thread may break the scope off, which ends what is running there.
+        // The check is under the lock, because another thread may break the scope off, which ends
+        // its running collectives.
         if let Some(reason) = scope.broken() {
             let reason = reason.to_owned();
             return Err(CommError::Broken { call, reason });
@@ -165,17 +167,18 @@ impl Engine {
         Ok(Ticket { index, generation })
     }
 
-    /// Lets go of the lock after changes, and tells those who look without it.
+    /// Releases the lock after changes, and publishes the changes to threads that read without the
+    /// lock.
     fn release(&self, state: MutexGuard<'_, State>) {
         let active = state.is_active();
         if self.active.swap(active, Ordering::Relaxed) != active {
             self.busy.set(active);
         }
-        // Release: pairs with the Acquire of who waits, whose buffers are as the end left them.
+        // Release pairs with the Acquire in `wait`: the waiter then sees its buffers.
         self.ended.store(state.ended, Ordering::Release);
     }
 
-    /// The outcome of a collective that is done, once; its ticket ends with that.
+    /// Takes the outcome of a collective that is done; the ticket is then invalid.
     pub(crate) fn test(&self, ticket: Ticket) -> Option<CommResult<()>> {
         let mut state = self.lock();
         let runs = state.running.contains(&ticket.index);
@@ -192,7 +195,7 @@ impl Engine {
     /// Waits for a collective.
     pub(crate) fn wait(&self, job: &Job, ticket: Ticket) -> CommResult<()> {
         loop {
-            // Before the look: what ends after it changes the count.
+            // The load precedes the test: a collective that ends after the test changes the count.
             let ended = self.ended.load(Ordering::Acquire);
             if let Some(outcome) = self.test(ticket) {
                 self.send_last(job);
@@ -202,14 +205,14 @@ impl Engine {
         }
     }
 
-    /// Has the last messages of a collective leave that is done here: other ranks wait for them, and this one may make no progress
-    /// for long.
+    /// Sends the remaining messages of a collective that is done here, because other ranks wait for them and this rank may
+    /// make no progress for long.
     pub(crate) fn send_last(&self, job: &Job) {
-        // A failure is found by the next wait.
+        // The next wait reports a failure.
         let _ = job.runtime().engine().progress();
     }
 
-    /// Waits as the job's mode says, and looks after the ranks meanwhile.
+    /// Waits in the job's mode, and checks the other ranks meanwhile.
     pub(crate) fn wait_until(&self, job: &Job, is_over: impl Fn() -> bool + Sync) {
         let wait = Wait {
             engine: self,
@@ -218,14 +221,14 @@ impl Engine {
             looked: Mutex::new(Instant::now()),
         };
         while job.runtime().engine().wait(&wait).is_err() {
-            // The transport failed; what waits for ranks that are gone ends by this.
+            // The transport failed; the look ends the waits for dead ranks.
             self.look(job);
             std::thread::yield_now();
         }
     }
 
-    /// For a wait outside of the engine: an error once a rank of a scope is gone or cannot go on there. The scope can then
-    /// no longer be used.
+    /// Checks a scope for a wait outside of the engine: an error if a rank of the scope is dead or has given up. After an
+    /// error, the scope can no longer be used.
     #[cold]
     pub(crate) fn check(
         &self,
@@ -240,22 +243,23 @@ impl Engine {
         self.look_for(&|scope| concerned(job, scope), Some((call, scope)))
     }
 
-    /// Sees whether the ranks that collectives wait for are still there and go on, and ends those that wait
-    /// for one that does not.
+    /// Checks the ranks that collectives wait for, and ends the collectives that wait for a dead rank or a
+    /// rank that has given up.
     #[cold]
     pub(crate) fn look(&self, job: &Job) {
-        // Nobody waits outside, so nothing fails.
+        // No call waits outside, so the look returns no error.
         let _ = self.look_for(&|scope| concerned(job, scope), None);
     }
 
-    /// The same for those that ask again and again instead of waiting: at intervals.
+    /// The same check at intervals, for callers that test repeatedly instead of waiting.
     pub(crate) fn look_sometimes(&self, job: &Job) {
         if is_due(&self.looked) {
             self.look(job);
         }
     }
 
-    /// Both, with what the job reports of a scope.
+    /// The common part of `look` and `check`; `concerned` returns the failure that the job reports
+    /// about a scope.
     pub(super) fn look_for(
         &self,
         concerned: &dyn Fn(&Scope) -> Option<Concern>,
@@ -267,8 +271,7 @@ impl Engine {
         looked
     }
 
-    /// Closes a scope: this rank cannot go on in a collective of the scope, and tells its other
-    /// ranks.
+    /// Closes a scope in which this rank cannot go on, and notifies its other ranks.
     #[cold]
     pub(crate) fn break_off(&self, scope: &Arc<Scope>, reason: &str) {
         let mut state = self.lock();
@@ -279,7 +282,7 @@ impl Engine {
 
 #[cfg(test)]
 impl Engine {
-    /// Messages that came before anybody waited for them.
+    /// The number of messages that came before their receives.
     pub(super) fn kept(&self) -> usize {
         self.lock()
             .queues
@@ -294,7 +297,7 @@ impl Source for Engine {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            // Another thread is at it.
+            // Another thread is advancing the engine.
             Err(TryLockError::WouldBlock) => return false,
         };
         let moved = state.is_active() && state.advance();
@@ -303,10 +306,10 @@ impl Source for Engine {
     }
 }
 
-/// Time between two looks at the other ranks.
+/// Time between two checks of the other ranks.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Whether it is time for another look; then this one counts.
+/// Whether the next check is due; if so, records the check's time.
 fn is_due(looked: &Mutex<Instant>) -> bool {
     let mut looked = looked.lock().unwrap_or_else(PoisonError::into_inner);
     let is_due = looked.elapsed() >= LOOK;
@@ -344,8 +347,8 @@ impl<F: Fn() -> bool + Sync> Blocking for Wait<'_, F> {
 }
 
 impl State {
-    /// Whether there is something to advance. A message may find room only after the schedule that caused it has
-    /// ended, and its receiver waits for it.
+    /// Whether the engine has work. A message may be sent only after the end of its schedule, when there is
+    /// room, and its receiver waits for it.
     fn is_active(&self) -> bool {
         !self.running.is_empty() || self.queues.iter().any(|queue| !queue.outgoing.is_empty())
     }
@@ -360,7 +363,7 @@ impl State {
         Some(outcome)
     }
 
-    /// Gives the place of a schedule back.
+    /// Frees the place of a schedule.
     pub(super) fn vacate(&mut self, index: usize) {
         let place = &mut self.places[index];
         place.generation = place.generation.wrapping_add(1);
@@ -370,7 +373,7 @@ impl State {
         }
     }
 
-    /// The schedule at a place that is running.
+    /// The running schedule at a place.
     pub(super) fn schedule(&mut self, index: usize) -> Option<&mut Schedule> {
         self.places.get_mut(index)?.schedule.as_mut()
     }

@@ -9,7 +9,7 @@ use crate::crt::{Busy, Source};
 use crate::loader::{Transport, scripted};
 use crate::mailbox::line_tests::mailboxes;
 
-/// Bytes that no message holds, and one get fetches.
+/// A length that is too long for a message and short enough for one get.
 const LONG: usize = scripted::GET_LIMIT;
 
 /// A rank.
@@ -49,7 +49,7 @@ fn scope(ranks: usize, me: usize, context: u16) -> Arc<Scope> {
     Arc::new(Scope::new((0..ranks as u32).collect(), me, context))
 }
 
-/// Has a rank that waits look at the others, as often as it takes to see what there is to see.
+/// Lets a waiting rank look at the others often enough to find every failure.
 fn look<const N: usize>(transport: &Transport, ranks: &[Rank; N], looks: usize) {
     for _ in 0..2 {
         ranks[looks].engine.look_for(&|_| None, None).unwrap();
@@ -57,7 +57,7 @@ fn look<const N: usize>(transport: &Transport, ranks: &[Rank; N], looks: usize) 
     }
 }
 
-/// Makes progress as the process does: of the transport, and of the engines that are busy.
+/// Makes progress as the process does: progress of the transport, and of the busy engines.
 fn progress<const N: usize>(transport: &Transport, ranks: &[Rank; N]) {
     for _ in 0..8 {
         transport.progress();
@@ -171,7 +171,7 @@ fn a_rank_that_fails_alone_ends_the_others_and_keeps_nothing_of_theirs() {
         assert!(matches!(next, Err(CommError::Broken { .. })), "{next:?}");
     }
 
-    // What the rank that knows nothing of it sends there meanwhile.
+    // The message that an unaware rank sends to the failed rank meanwhile.
     let more = ranks[1].start(|plan| plan.send(0, from.as_ptr(), 8));
     for (me, rank) in ranks.iter_mut().enumerate() {
         rank.scope = scope(3, me, 1);
@@ -184,7 +184,7 @@ fn a_rank_that_fails_alone_ends_the_others_and_keeps_nothing_of_theirs() {
     }
     assert_eq!(ranks[0].engine.kept(), 0);
 
-    // The rank that failed fails those that wait for it elsewhere too.
+    // The failed rank also fails the ranks that wait for it in other collectives.
     let waits = ranks[2].start(|plan| plan.await_signal(0));
     look(&transport, &ranks, 2);
     let outcome = ranks[2].engine.test(waits);
@@ -194,7 +194,8 @@ fn a_rank_that_fails_alone_ends_the_others_and_keeps_nothing_of_theirs() {
     );
 }
 
-/// The rank that is lost is named by those that learn of it from another, and no collective without it ends.
+/// Every rank that learns of the lost rank from another rank names it, and no collective without the lost
+/// rank ends.
 #[test]
 fn a_rank_that_one_other_has_lost_is_named_by_all() {
     let transport = scripted::transport();
@@ -261,7 +262,8 @@ fn what_comes_late_for_one_offer_ends_no_other() {
     for (me, rank) in ranks.iter_mut().enumerate() {
         rank.scope = scope(2, me, 1);
     }
-    // In the place of the one that failed; the next is in another place, and its offer where the old one was.
+    // This collective reuses the place of the failed one. The next is at another place, and its offer is at
+    // the old offer's place.
     let before = ranks[0].start(|plan| plan.await_signal(1));
     let sends = ranks[0].start(|plan| plan.send(1, new.as_ptr(), LONG));
     scripted::script(&transport).hold_gets = false;

@@ -4,20 +4,20 @@ use plugin_api::Datatype;
 
 use crate::base::{Op, type_name};
 
-/// Why a communicator's call did not do what was asked. Mistakes of the caller are found before
-/// anything is sent.
+/// The reason why a communicator's call failed. The call finds errors of the caller before it sends
+/// anything.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum CommError {
-    /// An argument.
+    /// An invalid argument.
     #[error("{call}: {reason}")]
     BadArgument {
         /// The call.
         call: &'static str,
-        /// What is wrong.
+        /// The error in the argument.
         reason: String,
     },
-    /// The thread level provided does not allow the call to this thread.
+    /// The provided thread level does not allow this thread to call.
     #[error(transparent)]
     Level(#[from] crate::crt::LevelError),
     /// The operation is not defined on the datatype, or not for reductions.
@@ -36,15 +36,15 @@ pub enum CommError {
         /// The call.
         call: &'static str,
     },
-    /// Creation failed at some rank; every rank learns of it.
+    /// The creation failed at some rank; every rank returns this error.
     #[error("communicator creation failed on rank {rank}: {reason}")]
     Creation {
         /// The rank, in the communicator over which the creation ran.
         rank: usize,
-        /// Its reason.
+        /// The rank's reason.
         reason: String,
     },
-    /// A rank sent another amount than this one waits for.
+    /// The length of a rank's message differs from the length that this rank waits for.
     #[error(
         "{call}: rank {rank} sent {sent} B where {wanted} B were due; counts or types of the ranks differ"
     )]
@@ -53,19 +53,19 @@ pub enum CommError {
         call: &'static str,
         /// The sender.
         rank: usize,
-        /// What it sent, bytes.
+        /// The length of the message, bytes.
         sent: usize,
-        /// What was due, bytes.
+        /// The expected length, bytes.
         wanted: usize,
     },
-    /// A rank cannot be reached any more.
+    /// A rank can no longer be reached.
     #[error("{call}: rank {rank} is gone or cannot be reached: {reason}")]
     Peer {
         /// The call.
         call: &'static str,
         /// The rank.
         rank: usize,
-        /// What the transport says.
+        /// The transport's error.
         reason: String,
     },
     /// This rank could not register the memory of a message that is too long to be sent in one piece.
@@ -75,7 +75,7 @@ pub enum CommError {
         call: &'static str,
         /// The size of the memory, bytes.
         size: usize,
-        /// What the transport says.
+        /// The transport's error.
         reason: String,
     },
     /// The job failed while the call waited.
@@ -83,7 +83,7 @@ pub enum CommError {
     Job {
         /// The call.
         call: &'static str,
-        /// What the job reports.
+        /// The job's failure.
         reason: String,
     },
     /// A failure, earlier or at another rank, made the communicator unusable.
@@ -94,12 +94,13 @@ pub enum CommError {
         /// The failure.
         reason: String,
     },
-    /// A layer's hook failed when the communicator was freed; it was freed all the same.
+    /// A layer's hook failed when the communicator was freed; the communicator was freed
+    /// nevertheless.
     #[error("freeing a communicator: the destroy hook of layer {layer} failed: {reason}")]
     DestroyHook {
         /// The layer.
         layer: u32,
-        /// Its reason.
+        /// The layer's reason.
         reason: String,
     },
     /// A copy between a buffer on a device and host memory failed.
@@ -107,32 +108,33 @@ pub enum CommError {
     DeviceCopy {
         /// The call.
         call: &'static str,
-        /// The function that was called for it.
+        /// The copy function.
         function: &'static str,
-        /// What was to be copied, bytes.
+        /// The length of the copy, bytes.
         size: usize,
-        /// Its answer: bytes, or a negative libfabric errno.
+        /// The return value of the copy function: bytes, or a negative libfabric errno.
         answer: i64,
     },
-    /// A copy of device memory failed at another rank, so what this one was to get from it does not come.
+    /// A copy of device memory failed at another rank, so its data does not come to this rank.
     #[error("{call}: a copy of device memory failed elsewhere; rank {rank} had no data to send")]
     Elsewhere {
         /// The call.
         call: &'static str,
-        /// The rank that told this one: the one whose copy failed, or one that was to get data from it.
+        /// The rank that reported the failure: the rank whose copy failed, or a rank that was to receive
+        /// its data.
         rank: usize,
     },
-    /// A layer's entry failed with a code of its own.
+    /// The entry of a layer failed with the layer's own code.
     #[error("{call}: a layer returned {code}: {reason}")]
     Layer {
         /// The call.
         call: &'static str,
         /// The layer's code.
         code: i32,
-        /// What it says.
+        /// The layer's message.
         reason: String,
     },
 }
 
-/// What calls on communicators return.
+/// The result of calls on communicators.
 pub type CommResult<T> = Result<T, CommError>;

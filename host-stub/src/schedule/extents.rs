@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 
-/// Where one block lies, in bytes from the beginning of its buffer.
+/// The location of a block, in bytes from the beginning of its buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) offset: usize,
@@ -10,7 +10,7 @@ pub(crate) struct Extent {
 }
 
 impl Extent {
-    /// The first byte behind the block.
+    /// The offset of the first byte behind the block.
     pub(crate) fn end(self) -> usize {
         self.offset + self.len
     }
@@ -19,9 +19,9 @@ impl Extent {
 /// The blocks of a buffer, one of each rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Extents {
-    /// One after the other in the order of the ranks, each with this many bytes.
+    /// The blocks follow one another in the order of the ranks, each with this many bytes.
     Even(usize),
-    /// Anywhere, of any lengths.
+    /// The blocks lie anywhere and have any lengths.
     Listed(Vec<Extent>),
 }
 
@@ -37,7 +37,8 @@ impl Extents {
         }
     }
 
-    /// Bytes of the blocks of `count` ranks from `first` on; after the last of `size` comes rank 0.
+    /// The total bytes of the blocks of `count` ranks, starting at rank `first`; rank 0 follows the
+    /// last of `size` ranks.
     pub(crate) fn bytes(&self, first: usize, count: usize, size: usize) -> usize {
         match self {
             Extents::Even(len) => count * len,
@@ -47,7 +48,7 @@ impl Extents {
         }
     }
 
-    /// The same blocks, one after the other in the order of `size` ranks.
+    /// The same blocks, packed in the order of `size` ranks.
     pub(crate) fn packed(&self, size: usize) -> Extents {
         match self {
             Extents::Even(len) => Extents::Even(*len),
@@ -64,7 +65,7 @@ impl Extents {
         }
     }
 
-    /// Says which two receive blocks overlap.
+    /// Checks that no two receive blocks overlap; an error names two that do.
     pub(crate) fn apart(&self) -> Result<(), String> {
         let Extents::Listed(blocks) = self else {
             return Ok(());
@@ -85,8 +86,8 @@ impl Extents {
         Ok(())
     }
 
-    /// Calls `each` with a place in a buffer of packed blocks and the block there: those of all of
-    /// `size` ranks from `first` on, after the last of which comes rank 0. Neighbours are one.
+    /// Calls `each` for the blocks of all `size` ranks, with the block's place in a packed buffer.
+    /// The order starts at rank `first`; rank 0 follows the last rank. Adjacent blocks are merged.
     fn runs(&self, first: usize, size: usize, mut each: impl FnMut(usize, Extent)) {
         let mut run = Extent::default();
         let mut packed = 0;
@@ -106,7 +107,7 @@ impl Extents {
         each(packed - run.len, run);
     }
 
-    /// Copies the blocks of `size` ranks to `packed`, one after the other.
+    /// Copies the blocks of `size` ranks to `packed`, in the order of the ranks.
     pub(crate) fn pack(&self, plan: &mut Plan, size: usize, from: *const u8, packed: *mut u8) {
         self.runs(0, size, |place, block| {
             let from = from.wrapping_add(block.offset);
@@ -114,7 +115,7 @@ impl Extents {
         });
     }
 
-    /// Copies the blocks of `size` ranks from `packed`, where they begin with that of `first`.
+    /// Copies the blocks of `size` ranks from `packed`, which begins with the block of `first`.
     pub(crate) fn unpack(
         &self,
         plan: &mut Plan,
@@ -156,11 +157,11 @@ mod tests {
     fn neighbours_are_copied_at_once() {
         assert_eq!(runs(&Extents::Even(4), 0), [(0, 0, 12)]);
         assert_eq!(runs(&Extents::Even(4), 1), [(0, 4, 8), (8, 0, 4)]);
-        // The second lies before the first, the third right behind the first.
+        // The second block lies before the first, the third directly behind the first.
         let blocks = listed(&[(10, 2), (3, 5), (12, 1)]);
         assert_eq!(runs(&blocks, 0), [(0, 10, 2), (2, 3, 5), (7, 12, 1)]);
         assert_eq!(runs(&blocks, 2), [(0, 12, 1), (1, 10, 2), (3, 3, 5)]);
-        // An empty one between two neighbours does not part them.
+        // An empty block between two adjacent blocks does not separate them.
         let blocks = listed(&[(10, 2), (0, 0), (12, 1)]);
         assert_eq!(runs(&blocks, 0), [(0, 10, 3)]);
     }

@@ -7,12 +7,12 @@ use crate::loader::HandleCopy;
 use crate::loader::{Registration, Transport};
 use crate::mailbox::{Mailbox, Tracks, posted, track_done};
 
-/// Words of an offer before the handle.
+/// The number of words of an offer before the handle.
 pub(super) const OFFER_WORDS: usize = 3;
-/// Bytes of the payload that says that an offer was fetched: its name.
+/// The payload bytes of the message that confirms a fetch: the offer's name.
 pub(super) const FETCHED: usize = size_of::<u64>();
 
-/// Where a payload lies in its sender's process.
+/// The location of a payload in its sender's process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     pub(super) name: u64,
@@ -22,7 +22,7 @@ pub(super) struct Offer {
 }
 
 impl Offer {
-    /// The message's payload.
+    /// Encodes an offer as a message's payload.
     pub(super) fn encode(name: u64, address: u64, len: usize, handle: &[u8]) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(OFFER_WORDS * size_of::<u64>() + handle.len());
         let words: [u64; OFFER_WORDS] = [name, address, len as u64];
@@ -33,7 +33,7 @@ impl Offer {
         bytes
     }
 
-    /// `None` for what no rank sends.
+    /// `None` for bytes that no rank sends.
     pub(super) fn decode(bytes: &[u8], handle_size: usize) -> Option<Offer> {
         let (words, handle) = bytes.split_first_chunk::<{ OFFER_WORDS * size_of::<u64>() }>()?;
         let word = |index: usize| {
@@ -54,32 +54,32 @@ impl Offer {
     }
 }
 
-/// What this rank has offered, until it was fetched.
+/// An offer of this rank that has not been fetched.
 pub(super) struct Offered {
     pub(super) schedule: usize,
     pub(super) name: u64,
     pub(super) to: usize,
-    /// Ends when the offer does.
+    /// The registration ends when the offer ends.
     pub(super) _registration: Registration,
 }
 
-/// A payload on its way here.
+/// A payload that this rank is fetching.
 pub(super) struct Fetch {
     pub(super) from: usize,
     pub(super) key: Key,
     pub(super) offer: Offer,
-    /// None once the schedule was given up; then nothing more is fetched.
+    /// `None` after the schedule was given up; no further gets are posted then.
     pub(super) schedule: Option<usize>,
     pub(super) track: usize,
     at: *mut u8,
     asked: usize,
 }
 
-// SAFETY: the pointer is the schedule's, which may be advanced by any thread.
+// SAFETY: the pointer belongs to the schedule, which any thread may advance.
 unsafe impl Send for Fetch {}
 
 impl Fetch {
-    /// Prepares to fetch an offer to `at`, which has room for it.
+    /// Prepares to fetch an offer to `at`, which has room for the payload.
     pub(super) fn new(
         from: usize,
         key: Key,
@@ -98,8 +98,8 @@ impl Fetch {
         }
     }
 
-    /// Asks for what has not been asked for, as far as the transport takes it. True when it took
-    /// something.
+    /// Posts gets for the rest of the payload, as far as the transport accepts them. True if the
+    /// transport accepted a get.
     pub(super) fn ask(
         &mut self,
         transport: &Transport,
@@ -111,9 +111,10 @@ impl Fetch {
         while self.schedule.is_some() && self.asked < self.offer.len {
             let piece = (self.offer.len - self.asked).min(transport.attributes().get_limit);
             track.begin();
-            // SAFETY: the endpoint is the job's; the piece lies in the receive's buffer, which
-            // stays until the schedule is done, and in the memory that the sender registered,
-            // which stays until it hears that it was fetched; the callback takes a track.
+            // SAFETY: the endpoint belongs to the job. The local bytes lie in the receive's buffer,
+            // which stays until the schedule is done. The remote bytes lie in the memory that the
+            // sender registered, which stays until this rank confirms the fetch. The callback gets
+            // a track.
             let status = unsafe {
                 transport.get(
                     mailbox.endpoint(self.from),
@@ -136,7 +137,7 @@ impl Fetch {
         Ok(moved)
     }
 
-    /// Whether all of it is here, or nothing more of it will come.
+    /// Whether the whole payload has arrived, or no more of it will come.
     pub(super) fn is_done(&self, tracks: &Tracks) -> bool {
         (self.asked == self.offer.len || self.schedule.is_none())
             && tracks.track(self.track).is_idle()

@@ -8,10 +8,10 @@ use plugin_api::Datatype;
 
 use crate::base::Op;
 
-/// Each element by `op`.
+/// Combines the elements pairwise with `op`.
 ///
 /// # Safety
-/// As for [`combine_into`].
+/// The conditions of [`combine_into`].
 #[inline(always)]
 unsafe fn each<T: Copy>(
     left: *const u8,
@@ -23,7 +23,7 @@ unsafe fn each<T: Copy>(
     let (left, right) = (left.cast::<T>(), right.cast::<T>());
     let into = into.cast::<T>();
     for index in 0..count {
-        // SAFETY: the caller vouches for `count` elements.
+        // SAFETY: the caller guarantees `count` elements in each buffer.
         unsafe {
             let value = op(
                 left.add(index).read_unaligned(),
@@ -37,7 +37,7 @@ unsafe fn each<T: Copy>(
 macro_rules! integer {
     ($t:ty, $op:expr, ($left:expr, $right:expr, $into:expr, $count:expr)) => {{
         let truth = |value: bool| <$t>::from(value);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe {
             match $op {
                 Op::Sum => each($left, $right, $into, $count, |a: $t, b| a.wrapping_add(b)),
@@ -65,7 +65,7 @@ macro_rules! integer {
 
 macro_rules! float {
     ($t:ty, $op:expr, ($left:expr, $right:expr, $into:expr, $count:expr)) => {
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe {
             match $op {
                 Op::Sum => each($left, $right, $into, $count, |a: $t, b| a + b),
@@ -85,7 +85,7 @@ macro_rules! float {
                     |a: $t, b| if b > a { b } else { a },
                 ),
                 Op::Replace => each($left, $right, $into, $count, |_: $t, b| b),
-                // Not defined on floats; calls are refused before.
+                // The operation is not defined on floats, and calls with it are refused before.
                 _ => each($left, $right, $into, $count, |a: $t, _| a),
             }
         }
@@ -95,8 +95,8 @@ macro_rules! float {
 /// `into[i] = left[i] op right[i]`.
 ///
 /// # Safety
-/// `left` and `right` are readable and `into` writable for `count` elements; `into` may be the same
-/// as one of them, but overlaps none in another way. None needs alignment.
+/// `left` and `right` are readable and `into` writable for `count` elements. `into` may be
+/// identical to `left` or `right`, but must not overlap them partially. No buffer needs alignment.
 pub(crate) unsafe fn combine_into(
     datatype: Datatype,
     op: Op,
@@ -143,8 +143,8 @@ mod tests {
                         combine_into(*datatype, *op, left, right.as_ptr(), to, count);
                     }
                     assert_eq!(into, wanted, "{op} on {datatype:?}");
-                    // In place.
-                    // SAFETY: as above.
+                    // The result replaces an operand. SAFETY: the buffers are longer than 1 + 11 *
+                    // 8 bytes.
                     unsafe {
                         let to = into.as_mut_ptr().add(1);
                         into.copy_from_slice(&left);

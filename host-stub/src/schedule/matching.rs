@@ -7,7 +7,7 @@ use super::fetch::Offer;
 use super::scope::Scope;
 use crate::mailbox::Header;
 
-/// Which collective a message belongs to.
+/// The collective that a message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) context: u16,
@@ -28,7 +28,7 @@ impl Key {
     }
 }
 
-/// A receive that was begun.
+/// A receive that has begun.
 pub(super) struct Expected {
     pub(super) key: Key,
     pub(super) at: *mut u8,
@@ -36,43 +36,43 @@ pub(super) struct Expected {
     pub(super) schedule: usize,
 }
 
-/// What came early.
+/// A message that came before its receive.
 pub(super) enum Early {
     Payload(Vec<u8>),
     Offer(Offer),
-    /// The sender has nothing to send.
+    /// The sender has no data to send.
     Failed,
 }
 
-/// A message that found no room.
+/// A message for which there was no room.
 pub(super) enum Outgoing {
-    /// The schedule's own bytes.
+    /// A message with bytes of the schedule.
     Payload {
         key: Key,
         at: *const u8,
         len: usize,
         schedule: usize,
     },
-    /// A message made by the engine.
+    /// A message that the engine made.
     Note { header: Header, payload: Vec<u8> },
 }
 
-/// Everything between this rank and another. Messages of one collective between two ranks are
+/// The queues between this rank and another rank. Messages of one collective between two ranks are
 /// received in the order in which they were sent.
 #[derive(Default)]
 pub(super) struct Queue {
     pub(super) expected: Vec<Expected>,
     pub(super) early: VecDeque<(Key, Early)>,
     pub(super) outgoing: VecDeque<Outgoing>,
-    /// Offers that the other has not fetched.
+    /// Offers that the other rank has not fetched.
     pub(super) offered: usize,
 }
 
-// SAFETY: the pointers are the schedules', which may be advanced by any thread.
+// SAFETY: the pointers belong to the schedules, which any thread may advance.
 unsafe impl Send for Queue {}
 
 impl Queue {
-    /// Whether something from the other rank is waited for.
+    /// Whether this rank waits for a message of the other rank.
     #[inline]
     pub(super) fn listens(&self) -> bool {
         self.offered > 0 || !self.expected.is_empty()
@@ -84,13 +84,13 @@ impl Queue {
         Some(self.expected.remove(index))
     }
 
-    /// What came early for a receive.
+    /// Takes the early message of a receive.
     pub(super) fn take_early(&mut self, key: Key) -> Option<Early> {
         let index = self.early.iter().position(|(k, _)| *k == key)?;
         self.early.remove(index).map(|(_, early)| early)
     }
 
-    /// Forgets a schedule.
+    /// Removes a schedule's receives and messages.
     pub(super) fn forget(&mut self, schedule: usize, key: Key) {
         self.expected.retain(|e| e.schedule != schedule);
         self.outgoing.retain(
@@ -99,7 +99,7 @@ impl Queue {
         self.early.retain(|(k, _)| *k != key);
     }
 
-    /// Forgets what came early for a communicator.
+    /// Removes the early messages of a communicator.
     pub(super) fn forget_all(&mut self, context: u16) {
         self.early.retain(|(key, _)| key.communicator() != context);
     }

@@ -9,7 +9,7 @@ use crate::base::Op;
 
 /// One step. Ranks are the job's.
 pub(crate) enum Step {
-    /// Sends bytes; they stay as they are until the round is done.
+    /// Sends bytes, which stay unchanged until the round is done.
     Send {
         to: usize,
         at: *const u8,
@@ -21,13 +21,13 @@ pub(crate) enum Step {
         at: *mut u8,
         len: usize,
     },
-    /// Copies bytes, at once.
+    /// Copies bytes immediately.
     Copy {
         from: *const u8,
         to: *mut u8,
         len: usize,
     },
-    /// `into[i] = left[i] op right[i]`, at once.
+    /// Computes `into[i] = left[i] op right[i]` immediately.
     Combine {
         op: Op,
         datatype: Datatype,
@@ -36,16 +36,15 @@ pub(crate) enum Step {
         into: *mut u8,
         count: usize,
     },
-    /// Waits until everything sent and received so far is done.
+    /// Waits until all earlier sends and receives are done.
     Round,
 }
 
-// SAFETY: the pointers are to buffers that belong to the collective while it runs, on whatever
-// thread makes progress; starting a collective is unsafe and requires that.
+// SAFETY: the pointers refer to buffers that belong to the collective while it runs, on any thread
+// that makes progress; starting a collective is unsafe and requires this.
 unsafe impl Send for Step {}
 
-/// A list of steps, and the scratch memory that they use. Plans are used again and again, and keep
-/// their memory.
+/// A list of steps, and the scratch memory that they use. Plans are reused, and keep their memory.
 #[derive(Default)]
 pub(crate) struct Plan {
     pub(super) steps: Vec<Step>,
@@ -62,16 +61,16 @@ impl Plan {
         self.scope = Some(Arc::clone(scope));
     }
 
-    /// Lets go of what the last collective used.
+    /// Releases the data of the last collective.
     pub(super) fn end(&mut self) {
         self.steps.clear();
         self.scope = None;
-        /// Scratch kept for the next collective, bytes.
+        /// The maximum scratch memory that is kept for the next collective, bytes.
         const KEPT: usize = 4 << 20;
         self.scratch.retain(|chunk| chunk.capacity() * 8 <= KEPT);
     }
 
-    /// Leaves its memory where it is, never to be used again: transfers may still use it.
+    /// Leaks the plan's memory, because transfers may still use it.
     pub(super) fn lose(&mut self) {
         std::mem::forget(std::mem::take(&mut self.scratch));
     }
@@ -92,8 +91,8 @@ impl Plan {
         self.scope.as_ref().map_or(0, |scope| scope.size())
     }
 
-    /// Memory that stays until the collective is done; contents are undefined. Aligned for every
-    /// element type.
+    /// Returns memory that stays until the collective is done; its contents are undefined. The
+    /// memory is aligned for every element type.
     pub(crate) fn scratch(&mut self, bytes: usize) -> *mut u8 {
         let words = bytes.div_ceil(8);
         if self.scratch_used == self.scratch.len() {
@@ -107,7 +106,7 @@ impl Plan {
         chunk.as_mut_ptr().cast()
     }
 
-    /// Sends to a rank of the scope. Nothing for no bytes, as in [`receive`](Self::receive).
+    /// Sends to a rank of the scope. Adds no step for 0 bytes, like [`receive`](Self::receive).
     pub(crate) fn send(&mut self, rank: usize, at: *const u8, len: usize) {
         if len > 0 {
             let to = self.job_rank(rank);
@@ -137,14 +136,14 @@ impl Plan {
         }
     }
 
-    /// Copies, in turn with the other steps.
+    /// Copies, in order with the other steps.
     pub(crate) fn copy(&mut self, from: *const u8, to: *mut u8, len: usize) {
         if len > 0 && !std::ptr::eq(from, to) {
             self.steps.push(Step::Copy { from, to, len });
         }
     }
 
-    /// Combines, in turn with the other steps.
+    /// Combines, in order with the other steps.
     pub(crate) fn combine(
         &mut self,
         (op, datatype): (Op, Datatype),

@@ -10,7 +10,7 @@ use super::run::header;
 use crate::mailbox::{Header, Kind};
 
 impl State {
-    /// Takes what a rank has sent.
+    /// Takes the messages that a rank has sent.
     pub(super) fn listen(&mut self, from: usize) -> bool {
         let mut moved = false;
         if self.mailbox.owes(from) {
@@ -42,7 +42,7 @@ impl State {
         let key = Key::of(&header);
         match self.queues[from].take_expected(key) {
             Some(expected) if expected.len == header.len => {
-                // SAFETY: a receive's buffer holds its length.
+                // SAFETY: a receive's buffer has the receive's length.
                 let into = unsafe { std::slice::from_raw_parts_mut(expected.at, header.len) };
                 self.mailbox.take(from, header, into);
                 self.done(expected.schedule);
@@ -59,8 +59,8 @@ impl State {
         }
     }
 
-    /// Keeps a message that came before a receive. A message for a broken communicator is dropped, because nobody will
-    /// receive it.
+    /// Keeps a message that came before its receive. A message for a broken communicator is dropped, because nobody
+    /// will receive it.
     fn keep(&mut self, from: usize, key: Key, early: Early) {
         if !self.broken.contains(&key.communicator()) {
             self.queues[from].early.push_back((key, early));
@@ -76,7 +76,8 @@ impl State {
         }
     }
 
-    /// Ends a receive whose sender has nothing to send. The schedule goes on, for others wait for it.
+    /// Ends a receive whose sender has no data to send. The schedule goes on, because other ranks
+    /// wait for it.
     pub(super) fn miss(&mut self, from: usize, expected: &Expected) {
         if let Some(schedule) = self.schedule(expected.schedule) {
             let error = CommError::Elsewhere {
@@ -103,10 +104,10 @@ impl State {
         }
     }
 
-    /// Begins to fetch what a receive waits for.
+    /// Starts to fetch the payload that a receive waits for.
     pub(super) fn accept(&mut self, from: usize, expected: Expected, offer: Offer) {
         if offer.len != expected.len {
-            // The sender is not made to wait for ever.
+            // The confirmation prevents that the sender waits forever.
             self.say_fetched(from, expected.key, offer.name);
             self.wrong_length(from, &expected, offer.len);
             return;
@@ -132,7 +133,7 @@ impl State {
             return;
         };
         let Some(offered) = place.take_if(|o| o.name == name && o.to == from) else {
-            // Of a schedule that was given up.
+            // The offer is for a schedule that was given up.
             return;
         };
         self.queues[from].offered = self.queues[from].offered.saturating_sub(1);
@@ -148,7 +149,8 @@ impl State {
                     moved |= asked;
                     None
                 }
-                // Earlier gets may be under way, so the fetch and its registration stay until they have ended.
+                // Earlier gets may be outstanding, so the fetch and its registration stay until they have
+                // ended.
                 Err(status) => fetch.schedule.take().map(|index| (index, status)),
             };
             let from = fetch.from;

@@ -11,7 +11,7 @@ use super::plan::Step;
 use crate::mailbox::{Header, Kind};
 
 impl State {
-    /// Moves everything as far as it goes now. True when something moved.
+    /// Moves all schedules as far as possible now. True if something moved.
     pub(super) fn advance(&mut self) -> bool {
         let mut moved = false;
         loop {
@@ -27,7 +27,8 @@ impl State {
             let mut at = 0;
             while let Some(index) = self.running.get(at).copied() {
                 again |= self.run(index);
-                // This one was removed, or there is another round, which finds all that are left.
+                // Otherwise the schedule was removed, and the next schedule has its index; a
+                // further round visits all that are left.
                 at += usize::from(self.running.get(at) == Some(&index));
             }
             if !again {
@@ -37,7 +38,7 @@ impl State {
         }
     }
 
-    /// Does the steps of one schedule up to the next that has to wait.
+    /// Runs the steps of one schedule until a step has to wait.
     fn run(&mut self, index: usize) -> bool {
         let mut moved = false;
         loop {
@@ -57,7 +58,7 @@ impl State {
             };
             let failed = schedule.failed.is_some();
             match *step {
-                // Its memory holds no valid data.
+                // The memory of a failed schedule holds no valid data.
                 Step::Copy { .. } | Step::Combine { .. } if failed => {}
                 Step::Round => {
                     if schedule.outstanding > 0 {
@@ -65,7 +66,8 @@ impl State {
                     }
                 }
                 Step::Copy { from, to, len } => {
-                    // SAFETY: the plan's maker vouches for both ranges; they may overlap.
+                    // SAFETY: the maker of the plan guarantees that both ranges are valid; they may
+                    // overlap.
                     unsafe { std::ptr::copy(from, to, len) };
                 }
                 Step::Combine {
@@ -76,7 +78,7 @@ impl State {
                     into,
                     count,
                 } => {
-                    // SAFETY: the plan's maker vouches for the ranges.
+                    // SAFETY: the maker of the plan guarantees that the ranges are valid.
                     unsafe { combine_into(datatype, op, left, right, into, count) };
                 }
                 Step::Send { to, .. } if failed => {
@@ -108,12 +110,12 @@ impl State {
         }
     }
 
-    /// Takes what has come early from a rank, or waits for it.
+    /// Takes a message that came early from a rank, or waits for the message.
     fn begin_receive(&mut self, from: usize, expected: Expected) {
         match self.queues[from].take_early(expected.key) {
             None => self.queues[from].expected.push(expected),
             Some(Early::Payload(bytes)) if bytes.len() == expected.len => {
-                // SAFETY: a receive's buffer holds its length.
+                // SAFETY: a receive's buffer has the receive's length.
                 unsafe {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), expected.at, expected.len);
                 }
@@ -125,7 +127,7 @@ impl State {
         }
     }
 
-    /// One send or receive of a schedule is done.
+    /// Records that a send or receive of a schedule is done.
     pub(super) fn done(&mut self, index: usize) {
         if let Some(schedule) = self.schedule(index) {
             schedule.outstanding = schedule.outstanding.saturating_sub(1);
@@ -144,7 +146,7 @@ impl State {
             return self.offer(index, key, to, at, len);
         }
         if self.queues[to].outgoing.is_empty() {
-            // SAFETY: a send's buffer holds its length.
+            // SAFETY: a send's buffer has the send's length.
             let payload = unsafe { std::slice::from_raw_parts(at, len) };
             match self
                 .mailbox
@@ -167,7 +169,7 @@ impl State {
         Ok(())
     }
 
-    /// Lets a peer fetch a payload.
+    /// Offers a payload to a peer, which fetches it.
     fn offer(
         &mut self,
         index: usize,
@@ -176,8 +178,8 @@ impl State {
         at: *const u8,
         len: usize,
     ) -> Result<(), CommError> {
-        // SAFETY: a send's buffer stays until its round is done, which is after the offer ends;
-        // peers only read it.
+        // SAFETY: a send's buffer stays until its round is done, which is after the end of the
+        // offer; peers only read the buffer.
         let registered = unsafe {
             self.transport
                 .register(at.cast_mut(), len, Access::REMOTE_READ)
@@ -191,7 +193,8 @@ impl State {
             self.offers.push(None);
             self.offers.len() - 1
         });
-        // The name is unique among present and recent offers, so that a late answer to one offer cannot end another.
+        // The name is unique among present and recent offers, so that a late answer to one offer cannot end another
+        // offer.
         self.offered = self.offered.wrapping_add(1);
         let name = u64::from(self.offered) << 32 | slot as u64;
         let payload = Offer::encode(name, at as u64, len, registration.handle_bytes());
@@ -212,7 +215,7 @@ impl State {
     /// Sends a message of the engine, now or when there is room.
     pub(super) fn note(&mut self, to: usize, header: Header, payload: Vec<u8>) {
         if self.queues[to].outgoing.is_empty() {
-            // What fails here fails again, with a schedule to tell of it, when that looks around.
+            // A failure here occurs again at the next look, which has a schedule to report it to.
             if let Ok(true) = self.mailbox.send(to, header, &payload) {
                 return;
             }
@@ -226,8 +229,8 @@ impl State {
         while let Some(first) = self.queues[to].outgoing.front() {
             let sent = match first {
                 Outgoing::Payload { key, at, len, .. } => {
-                    // SAFETY: a send's buffer holds its length until the schedule is done or was
-                    // forgotten, which takes it out of the queue.
+                    // SAFETY: a send's buffer has the send's length until the schedule is done or
+                    // was forgotten; the latter removes the send from the queue.
                     let payload = unsafe { std::slice::from_raw_parts(*at, *len) };
                     self.mailbox
                         .send(to, header(Kind::Eager, *key, *len), payload)

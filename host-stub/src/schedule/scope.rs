@@ -5,29 +5,30 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use crate::mailbox::Header;
 
-/// Uses of a context that never meet each other's messages.
+/// The planes of a context, whose messages never mix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Plane {
     /// Collectives of the communicator's users.
     User,
-    /// What communicators agree on among themselves.
+    /// Internal agreements of communicators.
     Control,
 }
 
-/// Contexts that can be told apart.
+/// The number of contexts.
 pub(crate) const CONTEXTS: usize = 1 << 12;
 
-/// The ranks of a communicator and its context. Shared by everything that runs on it.
+/// The ranks of a communicator and its context. All collectives of the communicator share the
+/// scope.
 #[derive(Debug)]
 pub(crate) struct Scope {
-    /// Job ranks, by rank.
+    /// The job ranks, indexed by rank.
     members: Box<[u32]>,
     me: usize,
     context: u16,
     sequences: [AtomicU32; 2],
-    /// Collectives under way.
+    /// The number of running collectives.
     in_flight: AtomicUsize,
-    /// Why nothing more can be done here.
+    /// The reason why the scope can no longer be used.
     broken: OnceLock<String>,
 }
 
@@ -44,7 +45,7 @@ impl Scope {
         }
     }
 
-    /// The job ranks that a wait here depends on, without this one.
+    /// The job ranks that a wait in this scope depends on, without this rank.
     pub(super) fn watched(&self) -> impl Iterator<Item = usize> + '_ {
         let others = self.members.iter().enumerate();
         let others = others.filter(|(rank, _)| *rank != self.me);
@@ -67,7 +68,7 @@ impl Scope {
         &self.members
     }
 
-    /// The job rank of a rank; the last for one that is too large.
+    /// The job rank of a rank; the last job rank if `rank` is too large.
     #[inline]
     pub(crate) fn job_rank(&self, rank: usize) -> usize {
         self.members[rank.min(self.members.len() - 1)] as usize
@@ -85,7 +86,7 @@ impl Scope {
         tag >> 2
     }
 
-    /// What tells messages of a plane of this context apart.
+    /// The tag of messages of a plane of this context.
     pub(crate) fn tag(&self, plane: Plane) -> u16 {
         let plane = match plane {
             Plane::User => 0,
@@ -100,27 +101,27 @@ impl Scope {
         self.sequences[index].fetch_add(1, Ordering::Relaxed) % Header::SEQUENCES
     }
 
-    /// A collective begins.
+    /// Counts a collective that begins.
     pub(crate) fn enter(&self) {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// A collective has ended.
+    /// Counts a collective that has ended.
     pub(crate) fn leave(&self) {
         self.in_flight.fetch_sub(1, Ordering::SeqCst);
     }
 
-    /// Collectives under way.
+    /// The number of running collectives.
     pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// Says that nothing more can be done here, if that was not known; the first reason stays.
+    /// Marks the scope as unusable; returns whether this was the first reason, which stays.
     pub(super) fn break_off(&self, reason: &str) -> bool {
         self.broken.set(reason.to_owned()).is_ok()
     }
 
-    /// Why nothing more can be done here.
+    /// The reason why the scope can no longer be used.
     #[inline]
     pub(crate) fn broken(&self) -> Option<&str> {
         self.broken.get().map(String::as_str)

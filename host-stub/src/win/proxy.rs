@@ -17,51 +17,54 @@ use crate::crt::{Blocking, Source, watched};
 use crate::device::{Command, Completion, Level, Next, Ring};
 use crate::job::Job;
 
-/// A window for as long as the proxy may use it.
+/// A window that stays as long as the proxy may use it.
 type Held = dyn Deref<Target = Window> + Send + Sync;
 
-/// Failed commands of a ring that are logged; a device may send any number.
+/// The number of failed commands of a ring that are logged; a device may send any number.
 const LOGGED: u64 = 3;
 
-/// Serves one ring until the proxy is dropped. All progress of the job serves the ring, including that of
-/// waiting calls and of the progress thread. The drop closes the ring; operations without an answer then never
-/// get one.
+/// Serves one ring until the proxy is dropped. Every progress call of the job serves the ring, including those
+/// of waiting calls and of the progress thread. The drop closes the ring; commands without an answer then
+/// never get one.
 ///
-/// It is not dropped by what progress calls, such as the end of a detached request.
+/// Code that progress calls must not drop the proxy, for example the end of a detached request.
 pub struct Proxy {
     served: Arc<Served>,
     source: Arc<dyn Source>,
 }
 
-/// Commands begun at one visit, so that a device that never stops asking leaves room for the rest of the job.
+/// The maximum number of commands begun at one visit, so that a device that never stops asking leaves time
+/// for the rest of the job.
 const BATCH: u32 = 64;
 
-/// A ring and what serves it.
+/// A ring and its proxy's data.
 struct Served {
     job: Arc<Job>,
     ring: Arc<Ring>,
     level: Level,
-    /// Whether it counts itself in the engine's count of busy sources.
+    /// Whether this object counts itself among the engine's busy sources.
     open: AtomicBool,
-    /// Waited in: a command may wait.
+    /// A [`Turns`] instead of a mutex, because a command may wait while its thread holds the state.
     state: Turns<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// The next command's ticket.
+    /// The ticket of the next command.
     next: u64,
-    /// Commands that are not answered, in the order of their tickets. Before the windows, which their requests borrow.
+    /// Unanswered commands, in the order of their tickets. Declared before the windows, which the commands' requests
+    /// borrow.
     under_way: Vec<UnderWay>,
-    /// Failures of untracked commands that no flush told of: window, rank, status. The first of each target.
+    /// Failures of untracked commands that no flush has reported: window, rank, status. The list keeps the first
+    /// failure of each target.
     lost: Vec<(u32, u32, i32)>,
-    /// Only added to.
+    /// Windows are only added.
     windows: Vec<Arc<Held>>,
 }
 
 impl Proxy {
-    /// Serves a ring, at no more than `level` of device support. [`WinError::BadArgument`]: the level is below
-    /// 3, at which devices start nothing.
+    /// Serves a ring, with at most `level` of device support. [`WinError::BadArgument`]: the level is below 3,
+    /// so devices cannot start operations.
     pub fn new(job: &Arc<Job>, ring: &Arc<Ring>, level: Level) -> WinResult<Proxy> {
         let level = level.min(job.device_support().level);
         if level < Level::DeviceOnDevice {
@@ -85,8 +88,8 @@ impl Proxy {
         Ok(Proxy { served, source })
     }
 
-    /// Lets commands use a window, of which lock or lock_all epochs are open when they come. Returns the
-    /// number that they name it by.
+    /// Lets commands use a window. Its lock or lock_all epoch must be open when the commands come.
+    /// Returns the number by which commands name the window.
     pub fn add_window(
         &self,
         window: impl Deref<Target = Window> + Send + Sync + 'static,
@@ -100,8 +103,8 @@ impl Proxy {
         Ok(number)
     }
 
-    /// Stops serving: waits for the operations under way, answers them, and closes the ring. The ring
-    /// itself answers later operations.
+    /// Closes the proxy: waits for the outstanding operations, answers them, and closes the ring. The
+    /// ring itself answers later operations.
     pub fn close(&self) {
         let engine = self.served.job.runtime().engine();
         engine.remove_source(&self.source);
@@ -130,7 +133,7 @@ impl Served {
             if let Some(state) = self.state.try_take() {
                 return state;
             }
-            // A transport that failed makes no progress, but another thread that has the state gives it back.
+            // A failed transport makes no progress, but another thread that holds the state releases it.
             if self.job.runtime().engine().wait(&Free(self)).is_err() {
                 std::thread::yield_now();
             }
@@ -145,7 +148,7 @@ impl Served {
     }
 }
 
-/// A wait until nobody has a ring's state.
+/// A wait until no thread holds a ring's state.
 struct Free<'a>(&'a Served);
 
 impl Blocking for Free<'_> {
@@ -167,7 +170,7 @@ impl Blocking for Free<'_> {
 impl Source for Served {
     fn progress(&self) -> bool {
         let Some(mut state) = self.state.try_take() else {
-            // Another thread is at it, or a command that this thread waits for.
+            // Another thread holds the state, or this thread runs inside a command that waits.
             return false;
         };
         // The thread may hold the progress token, and must not wait for other threads.
@@ -182,7 +185,7 @@ impl Source for Served {
 }
 
 impl State {
-    /// Begins commands that are published.
+    /// Begins published commands.
     fn begin_next(&mut self, served: &Served) -> bool {
         if !served.open.load(Ordering::Relaxed) {
             return false;
@@ -210,7 +213,7 @@ impl State {
                 Err(error) => self.fail(&served.ring, &command, ticket, &error),
             }
         }
-        // Those to memory at hand are complete already.
+        // Commands on directly accessible memory are complete already.
         let moved = self.next != first;
         if moved {
             self.end_complete(&served.ring);
@@ -218,7 +221,7 @@ impl State {
         moved
     }
 
-    /// Answers what is complete.
+    /// Answers complete commands.
     fn end_complete(&mut self, ring: &Ring) -> bool {
         let mut moved = false;
         let mut waited = Vec::new();
@@ -236,7 +239,7 @@ impl State {
         moved
     }
 
-    /// Waits for everything that is under way, and answers it.
+    /// Waits for all outstanding commands, and answers them.
     fn finish(&mut self, ring: &Ring) {
         for mut under_way in std::mem::take(&mut self.under_way) {
             let target = under_way.target();
@@ -266,7 +269,8 @@ impl State {
         ring.answer(ticket, completion, command.untracked);
     }
 
-    /// Keeps the failure of an untracked command for the next flush of its target, if that is one.
+    /// Keeps the failure of an untracked command for the next flush of its target, if the target is
+    /// valid.
     fn lose(&mut self, (window, rank): (u32, u32), status: i32) {
         let known = self.windows.get(window as usize);
         let is_target = known.is_some_and(|window| (rank as usize) < window.size());

@@ -20,16 +20,16 @@ unsafe extern "C" fn tell(
     status: i32,
 ) {
     assert_eq!(data.addr(), 5, "the caller's own argument");
-    // SAFETY: `put` passes such a number.
+    // SAFETY: `put` passes a pointer to an `AtomicI32`.
     unsafe { &*context.cast::<AtomicI32>() }.store(status, Ordering::Relaxed);
 }
 
-/// A put of 8 bytes to the process 41.
+/// A put of 8 bytes to process 41.
 fn put(transport: &Transport, told: &AtomicI32) -> Status {
     let endpoint = transport.connect(&[41]).unwrap()[0].unwrap();
     let (from, to) = (Box::leak(Box::new(7u64)), Box::leak(Box::new(0u64)));
     let context = ptr::from_ref(told).cast_mut().cast();
-    // SAFETY: the memory stays; the transport does not look at handles.
+    // SAFETY: the memory stays; the transport does not use the handles.
     unsafe {
         transport.put(
             endpoint,
@@ -67,7 +67,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Operations with their peer, carrier and end, rows of refused ones, progress, times without it, and calls of the host.
+/// The trace contains operations with their peer, carrier and end, rows of refused posts, progress, times without
+/// progress, and calls of the host.
 #[test]
 fn what_passes_is_recorded_in_order() {
     let folder = folder("recorded");
@@ -125,7 +126,7 @@ fn what_passes_is_recorded_in_order() {
     assert_eq!((records[8].begin, records[8].end()), (10, 25));
 }
 
-/// An existing name is never opened, neither a file nor a link. Without a file the transport works, and is not recorded.
+/// The trace opens no existing name, neither a file nor a link. Without a file the transport works, and is not recorded.
 #[test]
 fn other_files_stay_as_they_are() {
     let folder = folder("names");

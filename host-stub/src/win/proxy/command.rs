@@ -13,7 +13,7 @@ fn bad(reason: String) -> WinError {
     WinError::BadArgument { call: CALL, reason }
 }
 
-/// What a device is told of an error: libfabric's codes, which are errno's.
+/// The status that a device gets for an error: libfabric's codes, which are the values of errno.
 pub(super) fn errno(error: &WinError) -> i32 {
     match error {
         WinError::Transport { status, .. } if *status == Status::UNREACH => -libc::EHOSTUNREACH,
@@ -24,15 +24,15 @@ pub(super) fn errno(error: &WinError) -> i32 {
     }
 }
 
-/// A command that is begun and not answered.
+/// A command that has begun and has no answer.
 pub(super) struct UnderWay {
     pub(super) ticket: u64,
     pub(super) untracked: bool,
     window: u32,
     rank: u32,
-    /// Of a window of the state, which outlives it; none for a flush.
+    /// A request of a window of the state, which outlives the request; `None` for a flush.
     request: Option<Request<'static>>,
-    /// Operand and result of one that fetches.
+    /// Operand and result of a fetching command.
     words: Option<Box<[u64; 2]>>,
 }
 
@@ -41,7 +41,8 @@ impl UnderWay {
         (self.window, self.rank)
     }
 
-    /// Whether it is complete. `waited`: the targets of earlier commands that are not.
+    /// Whether the command is complete. `waited` lists the targets of earlier commands that are not
+    /// complete.
     pub(super) fn is_over(&self, waited: &[(u32, u32)]) -> bool {
         match &self.request {
             Some(request) => request.is_over(),
@@ -49,17 +50,17 @@ impl UnderWay {
         }
     }
 
-    /// The answer to one that is complete; `lost` is a flush's.
+    /// The answer to a complete command; only a flush calls `lost`.
     pub(super) fn end(&mut self, lost: impl FnOnce() -> i32) -> Completion {
         let outcome = self.request.as_mut().map(Request::end_complete);
         self.completion(outcome, lost)
     }
 
-    /// Waits for it; its answer, all earlier ones being complete.
+    /// Waits for the command and returns its answer; all earlier commands are complete.
     pub(super) fn finish(&mut self, lost: impl FnOnce() -> i32) -> Completion {
         let outcome = self.request.as_mut().map(Request::settle);
         if let Some(request) = self.request.take_if(|request| !request.is_ended()) {
-            // The job failed, so it may never end; but it may, and then writes its result.
+            // The job failed, so the operation may never end; if it ends, it writes its result.
             std::mem::forget(request);
             std::mem::forget(self.words.take());
         }
@@ -81,7 +82,7 @@ impl UnderWay {
 }
 
 impl State {
-    /// Begins a command. None: it is answered already.
+    /// Begins a command. `None` if the command is already answered.
     pub(super) fn begin(
         &self,
         served: &Served,
@@ -132,15 +133,15 @@ impl State {
             under_way.words = Some(Box::new([command.operand, 0]));
         }
         let words = under_way.words.as_mut().map(|words| words.as_mut_ptr());
-        // SAFETY: what is borrowed is kept in an `Arc` of the state, whose windows are only added to and go after
-        // all that is under way; nothing borrows it mutably meanwhile.
+        // SAFETY: the borrowed window is kept in an `Arc` of the state. The state's windows are only added to,
+        // are dropped after all outstanding commands, and are never borrowed mutably meanwhile.
         let window: &'static Window = unsafe { &*std::ptr::from_ref::<Window>(window) };
         under_way.request = Some(asked.issue(served, kind, window, words)?);
         Ok(Some(under_way))
     }
 }
 
-/// A command whose type is one.
+/// A command with a valid element type.
 struct Asked<'c> {
     command: &'c Command,
     datatype: Datatype,
@@ -174,7 +175,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The buffer, which at level 3 must be of a device.
+    /// The local buffer, which at level 3 must be device memory.
     fn local(&self, served: &Served) -> WinResult<*mut u8> {
         let (value, len) = (self.command.local, self.layout.bytes());
         if value == 0 && len > 0 {
@@ -190,8 +191,8 @@ impl Asked<'_> {
         Ok(std::ptr::with_exposed_provenance_mut(value as usize))
     }
 
-    /// Issues an operation with a request. `words`: operand and result of one that fetches, which stay until
-    /// it has ended.
+    /// Issues an operation with a request. `words` holds operand and result of a fetching operation, and
+    /// stays until the operation has ended.
     fn issue(
         &self,
         served: &Served,
@@ -200,7 +201,8 @@ impl Asked<'_> {
         words: Option<*mut u64>,
     ) -> WinResult<Request<'static>> {
         let (layout, target) = (&self.layout, self.target());
-        // SAFETY: the device vouches for its buffer until its command is complete; the caller for the words.
+        // SAFETY: the device guarantees that its buffer stays until its command is complete; the caller
+        // guarantees that the words stay.
         unsafe {
             match (kind, words) {
                 (CommandKind::Put, _) => window.rput(self.local(served)?, layout, target),
@@ -218,7 +220,7 @@ impl Asked<'_> {
         }
     }
 
-    /// A compare-and-swap, complete; gives what was there.
+    /// Performs a compare-and-swap to completion; returns the old value.
     fn swap(&self, window: &Window) -> WinResult<u64> {
         let Command {
             target,
@@ -231,7 +233,7 @@ impl Asked<'_> {
         let at = words.as_mut_ptr();
         let [operand, compare, result] = [0, 1, 2].map(|index| at.wrapping_add(index).cast());
         let rank = target as usize;
-        // SAFETY: the words stay until the flush is over, and where it fails.
+        // SAFETY: the words stay until the flush is over, even if it fails.
         unsafe {
             window.compare_and_swap(operand, compare, result, self.datatype, rank, displacement)?;
         }

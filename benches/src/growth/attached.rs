@@ -15,7 +15,7 @@ const SIZE: usize = 64;
 /// Changes, each with the access after it.
 const CHANGES: usize = 21;
 
-fn text(error: WinError) -> String {
+fn text(error: Box<WinError>) -> String {
     error.to_string()
 }
 

@@ -16,7 +16,7 @@ use crate::report::Report;
 const SIZES: [usize; 3] = [2, 64, 1000];
 const ROUNDS: usize = 2000;
 
-fn text(error: WinError) -> String {
+fn text(error: Box<WinError>) -> String {
     error.to_string()
 }
 

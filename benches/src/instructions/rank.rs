@@ -163,7 +163,7 @@ pub(super) fn run(provider: &str) -> Result<(), String> {
     job.finalize().map_err(|e| e.to_string())
 }
 
-fn text(error: WinError) -> String {
+fn text(error: Box<WinError>) -> String {
     error.to_string()
 }
 

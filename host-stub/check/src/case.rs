@@ -32,9 +32,9 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
         let any: &dyn Any = &error;
         let reported = any.is::<JobError>()
             || any.is::<TransportError>()
-            || any.downcast_ref().is_some_and(|error| {
+            || any.downcast_ref::<Box<WinError>>().is_some_and(|error| {
                 matches!(
-                    error,
+                    **error,
                     WinError::Transport { .. }
                         | WinError::Registration { .. }
                         | WinError::Job { .. }

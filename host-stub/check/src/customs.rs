@@ -10,7 +10,7 @@ use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::{Placed, SPREAD, Shape};
 use host_stub::win::{
-    Assertion, Block, Custom, CustomOp, Layout, LockKind, WinError, WinResult, Window,
+    Assertion, Block, Custom, CustomOp, Layout, LockKind, WinError, WinResult, Window, unboxed,
 };
 
 const COUNT: usize = 12;
@@ -423,17 +423,20 @@ fn errors(context: &Context<'_>) -> Outcome {
         (16, CustomOp::Combine(1 << 31), 16),
     ] {
         let refused = accumulate(&window, size, op, bytes);
-        let is_bad = matches!(refused, Err(WinError::BadArgument { .. }));
+        let is_bad = matches!(unboxed(&refused), Err(WinError::BadArgument { .. }));
         ensure(is_bad, || {
             format!("elements of {size}, {op:?}, {bytes} B: {refused:?}")
         })?;
     }
     let fetches_nothing = accumulate(&window, 16, CustomOp::NoOp, 16);
-    let is_invalid = matches!(fetches_nothing, Err(WinError::InvalidOperation { .. }));
+    let is_invalid = matches!(
+        unboxed(&fetches_nothing),
+        Err(WinError::InvalidOperation { .. })
+    );
     ensure(is_invalid, || format!("nothing: {fetches_nothing:?}"))?;
     for (size, code) in [(16, TYPES.len() as u32), (8, 0), (16, 3)] {
         let refused = accumulate(&window, size, CustomOp::Combine(code), 16);
-        let status = match &refused {
+        let status = match unboxed(&refused) {
             Err(WinError::Transport { status, .. }) => Some(*status),
             _ => None,
         };

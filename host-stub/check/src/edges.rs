@@ -8,7 +8,7 @@ use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::Placed;
 use super::value::{apply, decode, encode, operands};
-use host_stub::win::{Layout, Op, Target, WinError};
+use host_stub::win::{Layout, Op, Target, WinError, unboxed};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -218,7 +218,10 @@ fn without_bytes(context: &Context<'_>) -> Outcome {
         // SAFETY: as above.
         let refused = unsafe { window.put(from.cast(), &row, target(1)) };
         ensure(
-            matches!(refused, Err(WinError::OutOfBounds { limit: 0, .. })),
+            matches!(
+                unboxed(&refused),
+                Err(WinError::OutOfBounds { limit: 0, .. })
+            ),
             || format!("a put to a window of no bytes gave {refused:?}"),
         )?;
     }

@@ -6,7 +6,7 @@ use plugin_api::Datatype;
 use super::attempt::Attempt;
 use super::case::{At, Case, Context, Failure, Outcome, ensure};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Layout, LockKind, Op, WinError};
+use host_stub::win::{Assertion, Layout, LockKind, Op, WinError, unboxed};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -28,7 +28,7 @@ pub(super) fn cases() -> Vec<Case> {
 macro_rules! refused {
     ($call:expr, $wanted:pat) => {{
         let outcome = $call;
-        ensure(matches!(outcome, Err($wanted)), || {
+        ensure(matches!(unboxed(&outcome), Err($wanted)), || {
             format!(
                 "{} gave {outcome:?}, wanted {}",
                 stringify!($call),
@@ -325,7 +325,7 @@ fn free_in_epoch(context: &Context<'_>) -> Outcome {
     let window = match window.free() {
         Ok(()) => return Err(Failure::new("a window with an open epoch was freed")),
         Err(refused) => {
-            let misuse = matches!(refused.error, WinError::EpochMisuse { .. });
+            let misuse = matches!(*refused.error, WinError::EpochMisuse { .. });
             ensure(misuse, || format!("free gave {:?}", refused.error))?;
             refused.window
         }

@@ -1,7 +1,7 @@
 //! MPI's hints on windows: each is in force or refused, and changes what it says.
 
 use host_stub::win::{
-    Assertion, Datatype, Info, Layout, LockKind, Op, WinError, Window, WindowKind,
+    Assertion, Datatype, Info, Layout, LockKind, Op, WinError, Window, WindowKind, unboxed,
 };
 
 use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
@@ -68,9 +68,10 @@ fn changed(context: &Context<'_>) -> Outcome {
     holds(&window, "accumulate_ordering", Some("none"))?;
     window.set_info(&Info::new().with("no_locks", "true")?)?;
     let locked = window.lock_all(Assertion::empty());
-    ensure(matches!(locked, Err(WinError::BadArgument { .. })), || {
-        format!("lock_all with no_locks gave {locked:?}")
-    })?;
+    ensure(
+        matches!(unboxed(&locked), Err(WinError::BadArgument { .. })),
+        || format!("lock_all with no_locks gave {locked:?}"),
+    )?;
     // All that is in force may be given again.
     window.set_info(&window.get_info()?)?;
     window.set_info(&before)?;
@@ -100,9 +101,10 @@ fn refused(context: &Context<'_>) -> Outcome {
     }
     for info in wrong {
         let found = window.set_info(&info);
-        ensure(matches!(found, Err(WinError::BadArgument { .. })), || {
-            format!("{info:?} gave {found:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&found), Err(WinError::BadArgument { .. })),
+            || format!("{info:?} gave {found:?}"),
+        )?;
     }
     let after = window.get_info()?;
     window.lock(LockKind::Shared, context.rank, Assertion::empty())?;
@@ -110,9 +112,10 @@ fn refused(context: &Context<'_>) -> Outcome {
     window.unlock(context.rank)?;
     window.free()?;
     ensure(before == after, || format!("{before:?} became {after:?}"))?;
-    ensure(matches!(held, Err(WinError::BadArgument { .. })), || {
-        format!("no_locks while a lock is held gave {held:?}")
-    })
+    ensure(
+        matches!(unboxed(&held), Err(WinError::BadArgument { .. })),
+        || format!("no_locks while a lock is held gave {held:?}"),
+    )
 }
 
 /// Locks are refused; fences work.
@@ -137,9 +140,10 @@ fn no_locks(context: &Context<'_>) -> Outcome {
     window.free()?;
     outcome?;
     for refused in [all, one] {
-        ensure(matches!(refused, Err(WinError::BadArgument { .. })), || {
-            format!("a lock of a window with no_locks gave {refused:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&refused), Err(WinError::BadArgument { .. })),
+            || format!("a lock of a window with no_locks gave {refused:?}"),
+        )?;
     }
     Ok(())
 }
@@ -166,16 +170,17 @@ fn same_size(context: &Context<'_>) -> Outcome {
             continue;
         }
         match found {
-            Err(WinError::Creation { .. }) => {}
+            Err(error) if matches!(*error, WinError::Creation { .. }) => {}
             Err(error) => return Err(Failure::new(format!("{key} gave {error}"))),
             Ok(window) => {
                 window.free()?;
                 return Err(Failure::new(format!("{key} was ignored")));
             }
         }
-        ensure(matches!(later, Err(WinError::BadArgument { .. })), || {
-            format!("set_info with {key} gave {later:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&later), Err(WinError::BadArgument { .. })),
+            || format!("set_info with {key} gave {later:?}"),
+        )?;
     }
     Ok(())
 }

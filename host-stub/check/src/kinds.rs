@@ -7,7 +7,7 @@ use super::memory::{Memory, addresses};
 use super::regions;
 use super::session::{Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{Assertion, Block, Layout, Op, WinError, Window};
+use host_stub::win::{Assertion, Block, Layout, Op, WinError, Window, unboxed};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -90,8 +90,10 @@ fn refused(context: &Context<'_>) -> Outcome {
     let guilty = context.size - 1;
     let unit = u32::from(context.rank != guilty);
     match context.allocate(64, unit) {
-        Err(WinError::Creation { rank, .. }) if rank == guilty => Ok(()),
-        Err(other) => Err(other.into()),
+        Err(error) => match *error {
+            WinError::Creation { rank, .. } if rank == guilty => Ok(()),
+            _ => Err(error.into()),
+        },
         Ok(window) => {
             window.free()?;
             Err(Failure::new("a displacement unit of 0 was taken"))
@@ -220,9 +222,10 @@ fn layouts(context: &Context<'_>) -> Outcome {
     for displacement in [at - 101, at - 100 + 64 - 44 + 1] {
         // SAFETY: the buffer outlives the flush in unlock_all.
         let refused = unsafe { window.get(back.as_mut_ptr(), &row, target(displacement)) };
-        ensure(matches!(refused, Err(WinError::NotAttached { .. })), || {
-            format!("a get at {displacement:#x}, with {at:#x} attached, gave {refused:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&refused), Err(WinError::NotAttached { .. })),
+            || format!("a get at {displacement:#x}, with {at:#x} attached, gave {refused:?}"),
+        )?;
     }
     window.unlock_all()?;
     context.meet()?;
@@ -280,7 +283,7 @@ fn detached(context: &Context<'_>) -> Outcome {
         let refused = unsafe { window.put(buffer.as_ptr(), &row.layout, target) };
         // Where the target looks, the flush knows of it.
         let refused = refused.and_then(|()| window.flush(context.next()));
-        if matches!(refused, Err(WinError::NotAttached { .. })) {
+        if matches!(unboxed(&refused), Err(WinError::NotAttached { .. })) {
             return Ok(());
         }
         std::mem::forget(buffer);
@@ -309,10 +312,11 @@ fn detached(context: &Context<'_>) -> Outcome {
 fn arguments(context: &Context<'_>) -> Outcome {
     let window = context.dynamic()?;
     let memory = Memory::new(&[0; 32]);
-    let refused = |result: Result<(), WinError>, what: &str| {
-        ensure(matches!(result, Err(WinError::BadArgument { .. })), || {
-            format!("{what} gave {result:?}")
-        })
+    let refused = |result: Result<(), Box<WinError>>, what: &str| {
+        ensure(
+            matches!(unboxed(&result), Err(WinError::BadArgument { .. })),
+            || format!("{what} gave {result:?}"),
+        )
     };
     refused(window.detach(memory.base), "detach of nothing")?;
     let attach = |window: &Window, base, len| {

@@ -234,6 +234,6 @@ impl Check {
     }
 }
 
-fn transport(error: WinError) -> CheckError {
+fn transport(error: Box<WinError>) -> CheckError {
     CheckError::Failed(error.to_string())
 }

@@ -6,7 +6,7 @@ use super::case::{At, Case, Context, Failure, Outcome, ensure, same, verify_at};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{COUNTERS, Layout, WinError, Window};
+use host_stub::win::{COUNTERS, Layout, WinError, Window, unboxed};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -138,11 +138,12 @@ fn misuse(context: &Context<'_>) -> Outcome {
     };
     refused(
         "a put without an epoch",
-        matches!(put(0, 0), Err(WinError::OutsideEpoch { .. })),
+        matches!(unboxed(&put(0, 0)), Err(WinError::OutsideEpoch { .. })),
     )?;
     window.lock_all(host_stub::win::Assertion::empty())?;
-    let argument =
-        |result: Result<_, WinError>| matches!(result, Err(WinError::BadArgument { .. }));
+    let argument = |result: Result<_, Box<WinError>>| {
+        matches!(unboxed(&result), Err(WinError::BadArgument { .. }))
+    };
     refused("a put's counter", argument(put(0, COUNTERS)))?;
     refused(
         "a wait's counter",
@@ -154,7 +155,7 @@ fn misuse(context: &Context<'_>) -> Outcome {
     )?;
     refused(
         "a put behind the window",
-        matches!(put(60, 0), Err(WinError::OutOfBounds { .. })),
+        matches!(unboxed(&put(60, 0)), Err(WinError::OutOfBounds { .. })),
     )?;
     window.unlock_all()?;
     context.meet()?;

@@ -5,7 +5,7 @@ use plugin_api::Datatype;
 use super::case::{At, Context, Outcome, ensure, same};
 use super::memory::{Memory, addresses};
 use super::shape::Placed;
-use host_stub::win::{Assertion, WinError};
+use host_stub::win::{Assertion, WinError, unboxed};
 
 /// Thousands of regions, with gaps between them, that come and go in part: what is reached is what is
 /// attached at that moment. If the transport takes fewer registrations, the test attaches as many as
@@ -33,10 +33,11 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
         let put = unsafe { window.put(sent.as_ptr(), &row.layout, target) };
         put.and_then(|()| window.flush(context.next()))
     };
-    let refused = |outcome: Result<(), WinError>, what: &str| {
-        ensure(matches!(outcome, Err(WinError::NotAttached { .. })), || {
-            format!("{what} gave {outcome:?}")
-        })
+    let refused = |outcome: Result<(), Box<WinError>>, what: &str| {
+        ensure(
+            matches!(unboxed(&outcome), Err(WinError::NotAttached { .. })),
+            || format!("{what} gave {outcome:?}"),
+        )
     };
     // Every region that is whole in `wanted` holds what was put there in this round.
     let compare = |round: u8, wanted: &dyn Fn(usize) -> bool| -> Outcome {
@@ -89,8 +90,8 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
 /// number.
 fn attach_up_to(
     most: usize,
-    attach: impl Fn(usize) -> Result<(), WinError>,
-) -> Result<usize, WinError> {
+    attach: impl Fn(usize) -> Result<(), Box<WinError>>,
+) -> Result<usize, Box<WinError>> {
     for count in 0..most {
         match attach(count) {
             Ok(()) => {}

@@ -211,7 +211,9 @@ fn misuse(context: &Context<'_>) -> Outcome {
     unsafe { crt::attach(&request, &first) }?;
     // SAFETY: refused, or signalled at once because the request is complete.
     match unsafe { crt::attach(&request, &second) } {
-        Err(AttachError::Request(WinError::Taken)) => second.destroy()?,
+        Err(AttachError::Request(refused)) if matches!(*refused, WinError::Taken) => {
+            second.destroy()?
+        }
         Ok(()) => crt::wait(&second)?,
         Err(other) => return Err(other.into()),
     }

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use common::ranks::passes_with;
 use host_stub::comm::{CommError, CommResult};
-use host_stub::rma::{LockKind, Op, SliceCollectives, WinError, Window};
+use host_stub::rma::{LockKind, Op, SliceCollectives, WinError, Window, unboxed};
 use host_stub::win::Info;
 use host_stub::{Comm, Job, JobOptions};
 
@@ -123,12 +123,12 @@ fn rank_bodies() {
         epoch.put(&words[0], other, 2)
     });
     assert!(
-        matches!(refused, Err(WinError::OutOfBounds { .. })),
+        matches!(unboxed(&refused), Err(WinError::OutOfBounds { .. })),
         "{refused:?}"
     );
     std::panic::set_hook(Box::new(|_| {}));
     let panicked = catch_unwind(AssertUnwindSafe(|| {
-        window.lock_all(|epoch| -> Result<(), WinError> {
+        window.lock_all(|epoch| -> Result<(), Box<WinError>> {
             epoch.put(&words[1], other, 1)?;
             panic!("a body that panics");
         })
@@ -163,7 +163,10 @@ fn rank_transfers() {
             assert_eq!(epoch.put_owned(vec![6], other, 5)?.wait()?, [6]);
             assert_eq!(epoch.get_owned(vec![0; 2], other, 0)?.wait()?, [1, 2]);
             let beyond = epoch.put_owned(vec![9], other, 8);
-            assert!(matches!(beyond, Err(WinError::OutOfBounds { .. })));
+            assert!(matches!(
+                unboxed(&beyond),
+                Err(WinError::OutOfBounds { .. })
+            ));
             Ok(())
         })
         .expect("lock_all");
@@ -183,9 +186,9 @@ fn rank_refusals() {
     let (job, mut window) = begin(2);
     let size = window.size();
     let mut words = [0; 3];
-    let beyond = |result: Result<(), WinError>| {
+    let beyond = |result: Result<(), Box<WinError>>| {
         assert!(
-            matches!(result, Err(WinError::OutOfBounds { .. })),
+            matches!(unboxed(&result), Err(WinError::OutOfBounds { .. })),
             "{result:?}"
         );
     };
@@ -196,12 +199,12 @@ fn rank_refusals() {
     beyond(window.lock_all(|epoch| epoch.put(&words, 0, 0)));
     beyond(window.lock_all(|epoch| epoch.put(&words[..1], 0, usize::MAX)));
     let nobody = window.lock_all(|epoch| epoch.put(&words, size, 0));
-    assert!(matches!(nobody, Err(WinError::NoSuchRank { .. })));
+    assert!(matches!(unboxed(&nobody), Err(WinError::NoSuchRank { .. })));
     let unlocked = window.lock(LockKind::Shared, 0, |epoch| epoch.put(&words[..1], 1, 0));
     assert!(unlocked.is_err());
     let twice = window.lock_all(|_| window.lock_all(|_| Ok(())));
     assert!(
-        matches!(twice, Err(WinError::EpochMisuse { .. })),
+        matches!(unboxed(&twice), Err(WinError::EpochMisuse { .. })),
         "{twice:?}"
     );
     // The inner epoch locks rank 1 only. Its end does not complete a get from rank 0, which the outer epoch locked.
@@ -210,7 +213,7 @@ fn rank_refusals() {
         window.lock(LockKind::Shared, 1, |epoch| epoch.get(&mut buffer, 0, 0))
     });
     assert!(
-        matches!(inner, Err(WinError::WrongTarget { rank: 0, .. })),
+        matches!(unboxed(&inner), Err(WinError::WrongTarget { rank: 0, .. })),
         "{inner:?}"
     );
     let beside = window.lock(LockKind::Shared, 0, |outer| {
@@ -221,7 +224,7 @@ fn rank_refusals() {
     for rank in 0..size {
         let other = window.lock(LockKind::Shared, rank, |_| window.fence(|_| Ok(())));
         assert!(
-            matches!(other, Err(WinError::EpochMisuse { .. })),
+            matches!(unboxed(&other), Err(WinError::EpochMisuse { .. })),
             "{other:?}"
         );
     }
@@ -229,17 +232,20 @@ fn rank_refusals() {
     job.barrier().expect("barrier");
     let waits = window.fence(|epoch| epoch.fetch_and_op(1, 0, 0, Op::Sum).map(drop));
     assert!(
-        matches!(waits, Err(WinError::EpochMisuse { .. })),
+        matches!(unboxed(&waits), Err(WinError::EpochMisuse { .. })),
         "{waits:?}"
     );
     assert_eq!(contents(&mut window), [0; 2]);
     let huge = Window::<u64>::allocate(&job, usize::MAX);
-    assert!(matches!(huge, Err(WinError::Creation { .. })));
+    assert!(matches!(unboxed(&huge), Err(WinError::Creation { .. })));
     let nothing = Window::<()>::allocate(&job, 8);
-    assert!(matches!(nothing, Err(WinError::Creation { .. })));
+    assert!(matches!(unboxed(&nothing), Err(WinError::Creation { .. })));
     let floats = Window::<f64>::allocate(&job, 1).expect("a window");
     let swapped = floats.lock_all(|epoch| epoch.compare_and_swap(0.0, 1.0, 0, 0));
-    assert!(matches!(swapped, Err(WinError::InvalidOperation { .. })));
+    assert!(matches!(
+        unboxed(&swapped),
+        Err(WinError::InvalidOperation { .. })
+    ));
     floats.free().expect("free");
     end(job, window);
 }

@@ -17,7 +17,7 @@ use common::c_plugin;
 use common::ranks::{passes, passes_with, run_over};
 use host_stub::win::{
     Assertion, Custom, CustomOp, Datatype, Info, Layout, NewWindow, Op, Target, WinError, Window,
-    WindowHook,
+    WindowHook, unboxed,
 };
 use host_stub::{Comm, Job, JobOptions};
 use plugin_api::Status;
@@ -191,7 +191,7 @@ fn rank_changes_hints_in_another_order() {
         0 => info("no_locks", "false"),
         _ => info("host_ranks_per_node", "7"),
     };
-    match first.set_info(&fixed) {
+    match unboxed(&first.set_info(&fixed)) {
         Err(WinError::BadArgument { reason, .. }) => assert!(
             reason.contains("rank 1: key host_ranks_per_node is fixed when a window is made"),
             "{reason}"
@@ -241,11 +241,11 @@ fn rank_frees_a_communicator_first() {
 }
 
 /// What the functions below say once.
-fn refusal(call: &'static str) -> WinError {
-    WinError::BadArgument {
+fn refusal(call: &'static str) -> Box<WinError> {
+    Box::new(WinError::BadArgument {
         call,
         reason: "of this test".to_owned(),
-    }
+    })
 }
 
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a hook")]
@@ -280,7 +280,10 @@ fn an_exposure_that_fails_is_over() {
         assert!(tested.test().is_err());
         for window in [unposted, waited, tested] {
             // There is no exposure to wait for.
-            assert!(matches!(window.wait(), Err(WinError::EpochMisuse { .. })));
+            assert!(matches!(
+                unboxed(&window.wait()),
+                Err(WinError::EpochMisuse { .. })
+            ));
             window.free().expect("free");
         }
     }
@@ -311,9 +314,12 @@ fn rank_goes_in_an_epoch() {
     println!("passed");
     if job.rank() < 2 {
         let waited = window.wait();
-        assert!(matches!(waited, Err(WinError::Job { .. })), "{waited:?}");
+        assert!(
+            matches!(unboxed(&waited), Err(WinError::Job { .. })),
+            "{waited:?}"
+        );
         let error = window.free().expect_err("a rank is lost").error;
-        assert!(!matches!(error, WinError::EpochMisuse { .. }), "{error}");
+        assert!(!matches!(*error, WinError::EpochMisuse { .. }), "{error}");
     }
     // SAFETY: ends this process without the destructors of a job that no longer exists; rank 2 ends as if
     // killed.
@@ -356,8 +362,9 @@ fn rank_fails_at_transfers() {
         };
         let operands = (words.as_ptr().cast(), &row);
         // SAFETY: the operands outlive the call.
-        match unsafe { window.accumulate_custom(custom, operands, None, target) } {
-            Err(WinError::Transport { status, .. }) => assert_eq!(status, Status::ERROR),
+        let changed = unsafe { window.accumulate_custom(custom, operands, None, target) };
+        match unboxed(&changed) {
+            Err(WinError::Transport { status, .. }) => assert_eq!(*status, Status::ERROR),
             other => panic!("the change gave {other:?}"),
         }
     }

@@ -17,7 +17,7 @@ use common::ranks::run;
 use common::{Finished, c_plugin};
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, LockKind, NewWindow, Op, RmaTable, Target, WinError,
-    WinResult, Window, WindowHook, alloc_mem, free_mem,
+    WinResult, Window, WindowHook, alloc_mem, free_mem, unboxed,
 };
 use host_stub::{Comm, Job, JobOptions};
 
@@ -51,7 +51,7 @@ fn rank_goes_with_a_lock() {
         unsafe { libc::_exit(0) };
     }
     let kind = [LockKind::Shared, LockKind::Exclusive][job.rank() as usize];
-    match window.lock(kind, 0, Assertion::empty()) {
+    match unboxed(&window.lock(kind, 0, Assertion::empty())) {
         // The plugin may find out first, and says it in its own words.
         Err(WinError::Job { reason, .. })
             if reason.contains("rank 2") || reason.contains("process 2") =>
@@ -105,7 +105,7 @@ fn rank_goes_unnotified() {
         // SAFETY: ends this process at once, as a kill would.
         unsafe { libc::_exit(0) };
     }
-    match window.wait_notified(1, 2) {
+    match unboxed(&window.wait_notified(1, 2)) {
         Err(WinError::Job { reason, .. })
             if reason.contains("rank 2") || reason.contains("process 2") =>
         {

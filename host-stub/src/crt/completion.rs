@@ -18,7 +18,7 @@ pub enum AttachError {
     /// The request refuses: another condition or event is attached ([`WinError::Taken`]), or the thread level does not
     /// allow the call ([`WinError::Level`]).
     #[error(transparent)]
-    Request(#[from] WinError),
+    Request(#[from] Box<WinError>),
 }
 
 /// Signals the condition that was attached to a request.

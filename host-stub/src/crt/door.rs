@@ -14,7 +14,7 @@ use super::waits::set_watched;
 struct As<'a>(&'a dyn Until);
 
 impl Blocking for As<'_> {
-    type Error = WinError;
+    type Error = Box<WinError>;
 
     #[inline]
     fn is_done(&self) -> bool {
@@ -25,7 +25,7 @@ impl Blocking for As<'_> {
         self.0.look()
     }
 
-    fn progress_failed(&self, code: i32) -> WinError {
+    fn progress_failed(&self, code: i32) -> Box<WinError> {
         self.0.progress_failed(code)
     }
 }

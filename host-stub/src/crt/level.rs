@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mca_params::{Declaration, Kind, Level as ParamLevel, Value};
+use osc_engine::win::WinError;
 use plugin_api::ThreadLevel;
 
 use super::mode::Mode;
@@ -192,9 +193,9 @@ impl Drop for Ending<'_> {
     }
 }
 
-impl From<LevelError> for osc_engine::win::WinError {
+impl From<LevelError> for Box<WinError> {
     fn from(error: LevelError) -> Self {
-        Self::Level(error.to_string())
+        Box::new(WinError::Level(error.to_string()))
     }
 }
 

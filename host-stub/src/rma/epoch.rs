@@ -93,11 +93,11 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     /// this process includes the rank.
     fn reaches(&self, call: &'static str, rank: usize) -> WinResult<()> {
         match self.reach {
-            Reach::One(only) if only != rank => Err(WinError::WrongTarget {
+            Reach::One(only) if only != rank => Err(Box::new(WinError::WrongTarget {
                 call,
                 rank,
                 epoch: "lock",
-            }),
+            })),
             _ => Ok(()),
         }
     }
@@ -106,10 +106,10 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     fn reaches_and_waits(&self, call: &'static str, rank: usize) -> WinResult<Waiting<'env>> {
         self.reaches(call, rank)?;
         match self.reach {
-            Reach::Fence => Err(WinError::EpochMisuse {
+            Reach::Fence => Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "a fence epoch, in which no call can wait; use lock or lock_all",
-            }),
+            })),
             _ => Ok(Waiting(self.raw, rank)),
         }
     }

@@ -47,7 +47,7 @@ mod epoch;
 mod transfer;
 mod window;
 
-pub use crate::win::{LockKind, Op, WinError, WinResult};
+pub use crate::win::{LockKind, Op, WinError, WinResult, unboxed};
 pub use collective::SliceCollectives;
 pub use element::Element;
 pub use epoch::Epoch;

@@ -39,10 +39,10 @@ impl<'w> Open<'w> {
         // Acquire pairs with the Release in `drop`: accesses of earlier epochs come first.
         match open.fetch_update(Ordering::Acquire, Ordering::Relaxed, next) {
             Ok(_) => Ok(Open(open)),
-            Err(_) => Err(WinError::EpochMisuse {
+            Err(_) => Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "an epoch of this process that reaches the same ranks",
-            }),
+            })),
         }
     }
 }
@@ -196,6 +196,6 @@ impl<T: Pod> Window<T> {
     /// Frees the window. Collective. After an error, the window's memory stays until the process
     /// ends.
     pub fn free(self) -> WinResult<()> {
-        self.raw.free().map_err(WinError::from)
+        self.raw.free().map_err(|failed| failed.error)
     }
 }

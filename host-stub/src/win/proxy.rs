@@ -68,10 +68,10 @@ impl Proxy {
     pub fn new(job: &Arc<Job>, ring: &Arc<Ring>, level: Level) -> WinResult<Proxy> {
         let level = level.min(job.device_support().level);
         if level < Level::DeviceOnDevice {
-            return Err(WinError::BadArgument {
+            return Err(Box::new(WinError::BadArgument {
                 call: "proxy",
                 reason: format!("devices start operations from level 3 on; this is level {level}"),
-            });
+            }));
         }
         let served = Arc::new(Served {
             job: Arc::clone(job),
@@ -95,9 +95,11 @@ impl Proxy {
         window: impl Deref<Target = Window> + Send + Sync + 'static,
     ) -> WinResult<u32> {
         let mut state = self.served.take();
-        let number = u32::try_from(state.windows.len()).map_err(|_| WinError::BadArgument {
-            call: "proxy",
-            reason: String::from("a ring has no room for another window"),
+        let number = u32::try_from(state.windows.len()).map_err(|_| {
+            Box::new(WinError::BadArgument {
+                call: "proxy",
+                reason: String::from("a ring has no room for another window"),
+            })
         })?;
         state.windows.push(Arc::new(window));
         Ok(number)

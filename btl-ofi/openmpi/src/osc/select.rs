@@ -189,7 +189,7 @@ unsafe fn make(asked: &Asked) -> Result<(), Failed> {
     // SAFETY: as for this function.
     let window = unsafe { window(asked, Members::new(ranks.clone()), &hints) };
     ranks.forget();
-    let window = window.map_err(|error| match error {
+    let window = window.map_err(|error| match *error {
         WinError::Creation { rank, reason } => Failed::refused(&cards, rank, reason),
         other => Failed::Code(error::code(&other)),
     })?;
@@ -246,7 +246,7 @@ impl Devices {
 ///
 /// # Safety
 /// As for [`select`].
-unsafe fn window(asked: &Asked, members: Members, hints: &Info) -> Result<Window, WinError> {
+unsafe fn window(asked: &Asked, members: Members, hints: &Info) -> Result<Window, Box<WinError>> {
     match asked.flavor as u32 {
         ffi::MPI_WIN_FLAVOR_CREATE => {
             // SAFETY: Open MPI passes a readable pointer to the program's memory, which MPI binds until the window is freed.

@@ -59,9 +59,9 @@ impl From<JobError> for Error {
     }
 }
 
-impl From<WinError> for Error {
-    fn from(error: WinError) -> Error {
-        let code = match &error {
+impl From<Box<WinError>> for Error {
+    fn from(error: Box<WinError>) -> Error {
+        let code = match &*error {
             WinError::Level(_) => HOST_ERR_LEVEL,
             WinError::Transport { .. } | WinError::Registration { .. } => HOST_ERR_TRANSPORT,
             WinError::Job { .. } | WinError::Creation { .. } => HOST_ERR_JOB,

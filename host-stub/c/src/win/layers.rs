@@ -91,11 +91,11 @@ fn down(
     if code == 0 {
         return Ok(());
     }
-    Err(WinError::Layer {
+    Err(Box::new(WinError::Layer {
         call: "a window's entry",
         code: code.min(-1),
         reason: last_text(),
-    })
+    }))
 }
 
 /// Makes a call that came through the window's table. `call` has the arguments, and comes back with what
@@ -106,10 +106,10 @@ pub(crate) fn enter(
     base: Base<'_>,
 ) -> WinResult<host_rma_call_t> {
     let Some(layers) = window.kept::<Layers>() else {
-        return Err(WinError::BadArgument {
+        return Err(Box::new(WinError::BadArgument {
             call: "a window's entry",
             reason: "the window keeps no layers".to_owned(),
-        });
+        }));
     };
     let entry = call.entry;
     down(layers, layers.tables.len(), entry, base, &mut call)?;

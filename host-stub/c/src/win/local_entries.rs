@@ -67,9 +67,11 @@ fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<SharedPart> {
 /// Takes hints out of their handle.
 fn taken(handle: *mut host_info_t) -> WinResult<Info> {
     let taken = INFOS.take("get_info", handle);
-    taken.map_err(|error| WinError::BadArgument {
-        call: "get_info",
-        reason: format!("a layer's entry gave no hints: {}", error.text),
+    taken.map_err(|error| {
+        Box::new(WinError::BadArgument {
+            call: "get_info",
+            reason: format!("a layer's entry gave no hints: {}", error.text),
+        })
     })
 }
 

@@ -3,7 +3,7 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::Ordering;
 
-use host::win::{Request, WinError};
+use host::win::{Request, WinError, unboxed};
 
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles;
@@ -88,7 +88,7 @@ fn put_back(request: Request<'static>, (_, handle, win): Lifted) {
 }
 
 /// Tells the window of a request of its error.
-fn told_of(win: &'static host_win_t, error: WinError) -> Error {
+fn told_of(win: &'static host_win_t, error: Box<WinError>) -> Error {
     told(std::ptr::from_ref(win).cast_mut(), error.into())
 }
 
@@ -115,7 +115,7 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
     let mut kept = REQUESTS.lift(call, *place)?;
     let win = kept.win;
     let waited = kept.request.settle();
-    if matches!(waited, Err(WinError::Level(_))) {
+    if matches!(unboxed(&waited), Err(WinError::Level(_))) {
         REQUESTS.put_back(*place, kept);
     } else {
         REQUESTS.end(*place);

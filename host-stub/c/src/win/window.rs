@@ -175,10 +175,9 @@ unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<(Result, Opti
     // below, or the caller ends the box without dropping it.
     let freed = unsafe { (&raw const (*made).window).read() }.free();
     match freed {
-        Err(FreeError {
-            window,
-            error: error @ (WinError::EpochMisuse { .. } | WinError::Level(_)),
-        }) => {
+        Err(FreeError { window, error })
+            if matches!(*error, WinError::EpochMisuse { .. } | WinError::Level(_)) =>
+        {
             // SAFETY: the place of what was read above.
             unsafe { (&raw mut (*made).window).write(*window) };
             live().insert(made.addr());

@@ -6,7 +6,7 @@ use super::cases::{at, bytes};
 use crate::buffer::{DEVICE, DeviceBuffer};
 use crate::case::{At, Context, Outcome, ensure, same, say, verify_at};
 use host_stub::device::{HOST, PretendedMemory};
-use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window};
+use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window, unboxed};
 
 /// Windows whose info says something else than their memory is.
 pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
@@ -18,8 +18,7 @@ pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
         let info = Info::new().with_device(device);
         // SAFETY: the memory lives; the window is refused.
         let made = unsafe { Window::create_with(context.job, base, 64, 1, &info) };
-        let refused =
-            matches!(&made, Err(WinError::Creation { reason, .. }) if reason.contains("device"));
+        let refused = matches!(unboxed(&made), Err(WinError::Creation { reason, .. }) if reason.contains("device"));
         ensure(refused, || format!("device_num {device} gave {made:?}"))?;
     }
     let info = Info::new().with_device(99);
@@ -45,9 +44,10 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
         let pointer = buffer.pointer(0)?.wrapping_add(offset);
         // SAFETY: refused before anything is touched.
         let put = unsafe { window.put(pointer, &layout, layout.at(context.rank, place)) };
-        ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
-            format!("a buffer that straddles was taken: {put:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&put), Err(WinError::BadArgument { .. })),
+            || format!("a buffer that straddles was taken: {put:?}"),
+        )?;
     }
     // A variable of which a part is mapped: the device's memory goes on, the mapping does not.
     let mut host = vec![0u64; 32];
@@ -65,7 +65,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
         let layout = bytes(len);
         // SAFETY: the memory lives until the epoch ends.
         let put = unsafe { window.put(pointer, &layout, layout.at(context.rank, place)) };
-        let refused = matches!(put, Err(WinError::BadArgument { .. }));
+        let refused = matches!(unboxed(&put), Err(WinError::BadArgument { .. }));
         ensure(refused != fits && (refused || put.is_ok()), || {
             format!("{len} B at {pointer:p} of a variable mapped at {mapped:p}: {put:?}")
         })?;
@@ -109,7 +109,7 @@ impl Call {
         window: &Window,
         (from, into): (*mut u8, *mut u8),
         rank: usize,
-    ) -> Result<(), WinError> {
+    ) -> Result<(), Box<WinError>> {
         let layout = Layout::contiguous(Datatype::Uint64, 8);
         let to = layout.at(rank, 0);
         // SAFETY: the buffers live until the flush.

@@ -5,7 +5,7 @@ use plugin_api::Datatype;
 use crate::buffer::DeviceBuffer;
 use crate::case::{At, Context, Outcome, ensure, same};
 use host_stub::device::DeviceError;
-use host_stub::win::{Assertion, Layout, Op, Run, WinError};
+use host_stub::win::{Assertion, Layout, Op, Run, WinError, unboxed};
 
 /// Elements of a run, and runs of a buffer: more than one call of a copy function takes.
 const RUN: usize = 3;
@@ -172,9 +172,10 @@ fn mistakes(context: &Context<'_>) -> Outcome {
     ] {
         // SAFETY: refused.
         let put = unsafe { window.put(origin, layout, there.at(context.rank, 0)) };
-        ensure(matches!(put, Err(WinError::BadArgument { .. })), || {
-            format!("{what} was taken: {put:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&put), Err(WinError::BadArgument { .. })),
+            || format!("{what} was taken: {put:?}"),
+        )?;
     }
     Ok(window.unlock_all()?)
 }

@@ -8,14 +8,14 @@ use plugin_api::{Datatype, HmemInfo, ModuleFlags, hmem_iface};
 use crate::buffer::DeviceBuffer;
 use crate::case::{At, Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
-use host_stub::win::{Assertion, Layout, Op, WinError};
+use host_stub::win::{Assertion, Layout, Op, WinError, unboxed};
 
 /// Elements of each transfer, every second of its buffer. They are few, because each is an operation, and providers
 /// limit operations.
 const COUNT: usize = 8;
 const SPAN: usize = COUNT * 16;
 
-fn gaps(on_device: bool) -> Result<Layout, WinError> {
+fn gaps(on_device: bool) -> Result<Layout, Box<WinError>> {
     let layout = Layout::strided(Datatype::Uint64, COUNT, 1, 2)?;
     Ok(match on_device {
         true => layout.on_device(),
@@ -202,9 +202,10 @@ pub(super) fn fails_later(context: &Context<'_>) -> Outcome {
             None => window.flush(1),
         };
         PretendedMemory::misbehave(0);
-        ensure(matches!(told, Err(WinError::Transport { .. })), || {
-            format!("a failed copy, with a request {with_request}, was told as {told:?}")
-        })?;
+        ensure(
+            matches!(unboxed(&told), Err(WinError::Transport { .. })),
+            || format!("a failed copy, with a request {with_request}, was told as {told:?}"),
+        )?;
         window.flush(1)?;
     }
     window.unlock_all()?;

@@ -69,10 +69,10 @@ struct Counting {
 
 unsafe fn counting_put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     let Some(counting) = window.kept::<Counting>() else {
-        return Err(WinError::BadArgument {
+        return Err(Box::new(WinError::BadArgument {
             call: "put",
             reason: "the layer that counts puts is not of this window".to_owned(),
-        });
+        }));
     };
     counting.puts.fetch_add(1, Ordering::Relaxed);
     // SAFETY: passed on to the caller.
@@ -206,9 +206,11 @@ fn failure(context: &Context<'_>) -> Outcome {
     }
     for made in made {
         match made {
-            Err(WinError::Creation { rank, reason })
-                if rank == guilty && reason.contains("noting: b does not like") => {}
-            Err(other) => return Err(other.into()),
+            Err(error) => match &*error {
+                WinError::Creation { rank, reason }
+                    if *rank == guilty && reason.contains("noting: b does not like") => {}
+                _ => return Err(error.into()),
+            },
             Ok(window) => {
                 window.free()?;
                 return Err(Failure::new("a window was made that a hook refused"));
@@ -244,8 +246,10 @@ fn unequal(context: &Context<'_>) -> Outcome {
         context.job.remove_window_hook(id);
     }
     match made {
-        Err(WinError::Creation { reason, .. }) if reason.contains("window hooks") => Ok(()),
-        Err(other) => Err(other.into()),
+        Err(error) => match &*error {
+            WinError::Creation { reason, .. } if reason.contains("window hooks") => Ok(()),
+            _ => Err(error.into()),
+        },
         Ok(window) => {
             window.free()?;
             Err(Failure::new("a window was made with different hooks"))

@@ -7,7 +7,7 @@ use super::super::case::{At, Case, Context, Failure, Outcome, ensure, same};
 use super::limits::{limited, without_descriptors};
 use super::neighbours::Neighbours;
 use host_stub::win::{
-    Assertion, Info, Layout, Members, Op, SharedPart, TableChoice, WinError, Window,
+    Assertion, Info, Layout, Members, Op, SharedPart, TableChoice, WinError, Window, unboxed,
 };
 
 pub(super) fn cases() -> Vec<Case> {
@@ -113,9 +113,10 @@ fn first_with_memory(context: &Context<'_>) -> Outcome {
     let refused = window.shared_query(Some(near.size));
     window.free()?;
     ensure(found == wanted && found.len == 64, || format!("{found:?}"))?;
-    ensure(matches!(refused, Err(WinError::NoSuchRank { .. })), || {
-        format!("a rank too many gave {refused:?}")
-    })
+    ensure(
+        matches!(unboxed(&refused), Err(WinError::NoSuchRank { .. })),
+        || format!("a rank too many gave {refused:?}"),
+    )
 }
 
 /// Shared windows work with each table; their memory is shared and found whatever carries the operations.
@@ -183,11 +184,11 @@ fn by_transport(context: &Context<'_>) -> Outcome {
 /// Wants a creation over `members` to fail on every rank for the same reason.
 fn refused(
     members: impl Into<Members>,
-    made: Result<Window, WinError>,
+    made: Result<Window, Box<WinError>>,
     wanted: &str,
 ) -> Result<(), Failure> {
     let reason = match made {
-        Err(error @ WinError::Creation { .. }) => error.to_string(),
+        Err(error) if matches!(*error, WinError::Creation { .. }) => error.to_string(),
         Err(other) => return Err(other.into()),
         Ok(window) => {
             window.free()?;

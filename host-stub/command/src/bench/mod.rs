@@ -101,7 +101,8 @@ pub struct Bench {
 }
 
 fn table_choice(word: &str) -> Result<TableChoice, String> {
-    word.parse().map_err(|error: WinError| error.to_string())
+    word.parse()
+        .map_err(|error: Box<WinError>| error.to_string())
 }
 
 impl Bench {
@@ -240,7 +241,7 @@ impl Bench {
     }
 }
 
-fn failed(error: WinError) -> CommandError {
+fn failed(error: Box<WinError>) -> CommandError {
     CommandError::new(Exit::Failed, error.to_string())
 }
 

@@ -13,7 +13,7 @@ pub trait Until: Sync {
     fn look(&self) -> WinResult<()>;
 
     /// The error for a failure of the transport's progress.
-    fn progress_failed(&self, code: i32) -> WinError;
+    fn progress_failed(&self, code: i32) -> Box<WinError>;
 }
 
 /// How the calls of a door wait, and what makes progress. Any thread calls, within the context's thread level.

@@ -64,7 +64,7 @@ impl Window {
         }
         status
             .ok()
-            .map_err(|status| WinError::Transport { call, rank, status })
+            .map_err(|status| Box::new(WinError::Transport { call, rank, status }))
     }
 
     fn issue_slot<'p>(
@@ -144,11 +144,11 @@ impl Window {
             .load(std::sync::atomic::Ordering::Relaxed);
         self.parts.slots.give_back(issued.slot);
         if status < 0 {
-            return Err(WinError::Transport {
+            return Err(Box::new(WinError::Transport {
                 call,
                 rank: issued.peer.rank,
                 status: Status(status),
-            });
+            }));
         }
         Ok(value)
     }

@@ -1,8 +1,8 @@
 //! The checks that every communication call passes before it goes through the window's table, and the
 //! [`Transfer`] that the checks make of the call's arguments.
 //!
-//! The checks are always inlined into each call. As functions they would pass their results through memory,
-//! because errors make the results large, and this would cost more than a store to shared memory.
+//! The checks are always inlined into each call. As functions they would pass a place or a transfer through memory,
+//! and this would cost more than a store to shared memory.
 
 use std::mem::MaybeUninit;
 
@@ -47,8 +47,8 @@ fn mismatch(
     call: &'static str,
     (first, a): (&'static str, &Layout),
     (second, b): (&'static str, &Layout),
-) -> WinError {
-    WinError::LayoutMismatch {
+) -> Box<WinError> {
+    Box::new(WinError::LayoutMismatch {
         call,
         first,
         first_count: a.count(),
@@ -56,7 +56,7 @@ fn mismatch(
         second,
         second_count: b.count(),
         second_type: b.datatype(),
-    }
+    })
 }
 
 #[inline(always)]
@@ -68,25 +68,30 @@ fn defined(call: &'static str, op: Op, datatype: Datatype, fetches: bool) -> Win
     } else {
         return Ok(());
     };
-    Err(WinError::InvalidOperation {
+    Err(Box::new(WinError::InvalidOperation {
         call,
         op,
         datatype,
         why,
-    })
+    }))
 }
 
 #[cold]
 #[inline(never)]
-fn out_of_bounds(call: &'static str, peer: &Peer, displacement: u64, extent: usize) -> WinError {
-    WinError::OutOfBounds {
+fn out_of_bounds(
+    call: &'static str,
+    peer: &Peer,
+    displacement: u64,
+    extent: usize,
+) -> Box<WinError> {
+    Box::new(WinError::OutOfBounds {
         call,
         rank: peer.rank,
         displacement,
         unit: peer.unit,
         size: extent,
         limit: peer.limit,
-    }
+    })
 }
 
 impl RmaOp<'_> {
@@ -99,12 +104,12 @@ impl RmaOp<'_> {
             Kind::Fetch => defined(call, self.op, layout.datatype(), true)?,
             Kind::Swap => {
                 if layout.datatype().is_float() {
-                    return Err(WinError::InvalidOperation {
+                    return Err(Box::new(WinError::InvalidOperation {
                         call,
                         op: self.op,
                         datatype: layout.datatype(),
                         why: "as compare-and-swap on floating-point types",
-                    });
+                    }));
                 }
                 // All its layouts are one element.
                 return Ok(());
@@ -128,12 +133,12 @@ impl Window {
 
     #[cold]
     #[inline(never)]
-    fn no_such_rank(&self, call: &'static str, rank: usize) -> WinError {
-        WinError::NoSuchRank {
+    fn no_such_rank(&self, call: &'static str, rank: usize) -> Box<WinError> {
+        Box::new(WinError::NoSuchRank {
             call,
             rank,
             size: self.link.size,
-        }
+        })
     }
 
     /// Resolves where a target's elements are, and refuses what lies outside the target's memory.
@@ -216,10 +221,10 @@ impl Window {
         let peer = self.peer(call, rank)?;
         self.epochs.check_access(call, rank)?;
         if writes && rank == self.link.rank && self.epochs.refuses_puts() {
-            return Err(WinError::EpochMisuse {
+            return Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "a fence epoch asserted to have no puts to this rank (NOPUT)",
-            });
+            }));
         }
         Ok(peer)
     }

@@ -79,7 +79,7 @@ impl Custom {
             } if code >= OF_DOOR => format!("code {code:#x} (less than {OF_DOOR:#x} are possible)"),
             _ => return Ok(()),
         };
-        Err(WinError::BadArgument { call, reason })
+        Err(Box::new(WinError::BadArgument { call, reason }))
     }
 }
 

@@ -212,13 +212,29 @@ pub enum WinError {
     },
 }
 
-/// What window calls return.
-pub type WinResult<T> = Result<T, WinError>;
+/// What window calls return. The error is boxed, so that a result travels in a register and a call allocates only
+/// when it fails.
+pub type WinResult<T> = Result<T, Box<WinError>>;
+
+/// A result to match on, with its error out of its box.
+pub fn unboxed<T>(result: &WinResult<T>) -> Result<&T, &WinError> {
+    result.as_ref().map_err(|error| &**error)
+}
 
 /// The error of a window that could not be made because of a rank.
-pub(super) fn refused(rank: usize, reason: impl Into<String>) -> WinError {
-    WinError::Creation {
+pub(super) fn refused(rank: usize, reason: impl Into<String>) -> Box<WinError> {
+    Box::new(WinError::Creation {
         rank,
         reason: reason.into(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::WinResult;
+
+    #[test]
+    fn a_result_fits_a_register() {
+        assert_eq!(size_of::<WinResult<()>>(), size_of::<usize>());
     }
 }

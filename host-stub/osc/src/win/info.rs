@@ -46,12 +46,14 @@ impl TableChoice {
 }
 
 impl std::str::FromStr for TableChoice {
-    type Err = WinError;
+    type Err = Box<WinError>;
 
     fn from_str(word: &str) -> WinResult<TableChoice> {
-        Self::parse(word).ok_or_else(|| WinError::BadArgument {
-            call: "table",
-            reason: format!("wanted auto, shm, mixed or btl, found `{word}`"),
+        Self::parse(word).ok_or_else(|| {
+            Box::new(WinError::BadArgument {
+                call: "table",
+                reason: format!("wanted auto, shm, mixed or btl, found `{word}`"),
+            })
         })
     }
 }
@@ -105,9 +107,11 @@ impl Info {
     /// Adds a hint. A key that nothing here knows is ignored, as MPI wants it;
     /// [`WinError::BadArgument`] for a value that means nothing.
     pub fn set(&mut self, key: &str, value: &str) -> WinResult<()> {
-        let bad = |wanted: &str| WinError::BadArgument {
-            call: "info",
-            reason: format!("key {key}: wanted {wanted}, found `{value}`"),
+        let bad = |wanted: &str| {
+            Box::new(WinError::BadArgument {
+                call: "info",
+                reason: format!("key {key}: wanted {wanted}, found `{value}`"),
+            })
         };
         let truth = || match value {
             "true" => Ok(true),

@@ -93,9 +93,9 @@ impl Layout {
             return Ok(Layout::contiguous(datatype, 0));
         }
         if count > 1 && stride < length {
-            return Err(WinError::InvalidLayout {
+            return Err(Box::new(WinError::InvalidLayout {
                 reason: "the stride is shorter than a run, so runs overlap",
-            });
+            }));
         }
         let product = |a: usize, b: usize| a.checked_mul(b).ok_or(TOO_LARGE);
         let run = product(length, size)?;

@@ -88,13 +88,12 @@ impl Link {
 
     /// What every rank gives when a window is made, in the order of the ranks. Collective.
     pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
-        let all = self
-            .members
-            .allgather(mine)
-            .map_err(|reason| WinError::Job {
+        let all = self.members.allgather(mine).map_err(|reason| {
+            Box::new(WinError::Job {
                 call: "window creation",
                 reason,
-            })?;
+            })
+        })?;
         if all.len() != self.size {
             let reason = format!("{} of {} ranks answered", all.len(), self.size);
             return Err(refused(self.rank, reason));
@@ -112,12 +111,12 @@ impl Link {
     }
 
     #[cold]
-    fn progress_failed(&self, call: &'static str, code: i32) -> WinError {
-        WinError::Transport {
+    fn progress_failed(&self, call: &'static str, code: i32) -> Box<WinError> {
+        Box::new(WinError::Transport {
             call,
             rank: self.rank,
             status: Status(code),
-        }
+        })
     }
 
     /// Counts a synchronisation call; whether there is nothing to look at with this one.
@@ -204,10 +203,10 @@ impl Link {
         let mut watched = self.watched.iter();
         match watched.find(|(rank, process)| concerns(*rank) && process.is_gone()) {
             None => Ok(()),
-            Some((rank, process)) => Err(WinError::Job {
+            Some((rank, process)) => Err(Box::new(WinError::Job {
                 call,
                 reason: format!("rank {rank} (process {}) is gone", process.pid),
-            }),
+            })),
         }
     }
 
@@ -345,11 +344,11 @@ impl Link {
     }
 }
 
-fn job_failed(call: &'static str, failure: &Failure) -> WinError {
-    WinError::Job {
+fn job_failed(call: &'static str, failure: &Failure) -> Box<WinError> {
+    Box::new(WinError::Job {
         call,
         reason: failure.to_string(),
-    }
+    })
 }
 
 /// A wait of a window.
@@ -371,7 +370,7 @@ impl<F: Fn() -> bool + Sync> Until for Looked<'_, F> {
         self.link.check_for(self.call, self.member)
     }
 
-    fn progress_failed(&self, code: i32) -> WinError {
+    fn progress_failed(&self, code: i32) -> Box<WinError> {
         self.link.progress_failed(self.call, code)
     }
 }

@@ -53,14 +53,14 @@ impl Window {
             .checked_add(len)
             .is_some_and(|end| end <= self.parts.exposed.len);
         if !fits {
-            return Err(WinError::OutOfBounds {
+            return Err(Box::new(WinError::OutOfBounds {
                 call,
                 rank: self.link.rank,
                 displacement: offset as u64,
                 unit: 1,
                 size: len,
                 limit: self.parts.exposed.len as u64,
-            });
+            }));
         }
         Ok(self.parts.exposed.base.wrapping_add(offset))
     }

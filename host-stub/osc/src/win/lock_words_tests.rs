@@ -12,11 +12,11 @@ const SHARED: u64 = 1;
 const WAITING: u64 = 1 << 21;
 const ALONE: u64 = 1 << 42;
 
-fn failed() -> WinError {
-    WinError::Job {
+fn failed() -> Box<WinError> {
+    Box::new(WinError::Job {
         call: "lock",
         reason: String::new(),
-    }
+    })
 }
 
 fn give_up(_: u32) -> WinResult<()> {

@@ -11,10 +11,10 @@ use crate::base::Pages;
 pub fn alloc_mem(len: usize) -> WinResult<NonNull<u8>> {
     match Pages::new(len) {
         Some(pages) => Ok(pages.into_base()),
-        None => Err(WinError::BadArgument {
+        None => Err(Box::new(WinError::BadArgument {
             call: "alloc_mem",
             reason: format!("there is no memory of {len} B"),
-        }),
+        })),
     }
 }
 

@@ -67,7 +67,7 @@ pub use control::COUNTERS;
 pub use custom::{Custom, CustomOp};
 pub use dynamic::keeping::is_kept;
 pub use epoch::{Assertion, FencePlan, LockKind};
-pub use error::{WinError, WinResult};
+pub use error::{WinError, WinResult, unboxed};
 pub use hooks::{HookId, NewWindow, WindowHook, WindowHooks};
 pub use info::{Info, TableChoice};
 pub use kind::WindowKind;

@@ -24,10 +24,10 @@ fn known(call: &'static str, counter: usize) -> WinResult<()> {
     if counter < COUNTERS {
         return Ok(());
     }
-    Err(WinError::BadArgument {
+    Err(Box::new(WinError::BadArgument {
         call,
         reason: format!("counter {counter} of {COUNTERS}"),
-    })
+    }))
 }
 
 impl Window {

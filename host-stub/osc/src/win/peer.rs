@@ -69,8 +69,8 @@ pub(super) fn decode(
     kind: WindowKind,
     handle_size: usize,
     bytes: &[u8],
-) -> Result<Offer, WinError> {
-    let refuse = |reason: String| WinError::Creation { rank, reason };
+) -> Result<Offer, Box<WinError>> {
+    let refuse = |reason: String| Box::new(WinError::Creation { rank, reason });
     let word = |index: usize| {
         bytes
             .get(index * 8..index * 8 + 8)

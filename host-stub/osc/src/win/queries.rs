@@ -54,13 +54,13 @@ pub(super) fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<Sh
             len: peer.limit as usize,
             unit: peer.unit,
         }),
-        _ => Err(WinError::BadArgument {
+        _ => Err(Box::new(WinError::BadArgument {
             call,
             reason: format!(
                 "the memory of rank {} is not mapped here (a window of kind {:?}, table {})",
                 peer.rank, window.kind, window.table_name
             ),
-        }),
+        })),
     }
 }
 
@@ -105,10 +105,10 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let answers = window.told_by_all(call, &mine)?;
     flushed?;
     let refuse = |rank: usize, reason: &str| {
-        Err(WinError::BadArgument {
+        Err(Box::new(WinError::BadArgument {
             call,
             reason: format!("rank {rank}: {reason}"),
-        })
+        }))
     };
     let mut first = None;
     for (rank, answer) in answers.into_iter().enumerate() {

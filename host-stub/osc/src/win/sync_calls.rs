@@ -8,10 +8,10 @@ fn only(call: &'static str, given: Assertion, allowed: Assertion) -> WinResult<(
     if allowed.contains(given) {
         return Ok(());
     }
-    Err(WinError::BadArgument {
+    Err(Box::new(WinError::BadArgument {
         call,
         reason: format!("assertion {:?} means nothing here", given - allowed),
-    })
+    }))
 }
 
 impl Window {
@@ -54,10 +54,10 @@ impl Window {
         if !self.rules.now().no_locks {
             return Ok(());
         }
-        Err(WinError::BadArgument {
+        Err(Box::new(WinError::BadArgument {
             call,
             reason: "the window's info says no_locks".to_owned(),
-        })
+        }))
     }
 
     /// Completes operations to a rank, and closes the epoch that [`lock`](Self::lock) opened.
@@ -166,10 +166,10 @@ impl Window {
         }
         match ranks.windows(2).find(|pair| pair[0] == pair[1]) {
             None => Ok(()),
-            Some(pair) => Err(WinError::BadArgument {
+            Some(pair) => Err(Box::new(WinError::BadArgument {
                 call,
                 reason: format!("rank {} is in the group twice", pair[0]),
-            }),
+            })),
         }
     }
 

@@ -55,12 +55,12 @@ impl<'a> Transfer<'a> {
 
     /// The error of the call with a status of the transport.
     #[cold]
-    pub(super) fn failed(&self, status: Status) -> WinError {
-        WinError::Transport {
+    pub(super) fn failed(&self, status: Status) -> Box<WinError> {
+        Box::new(WinError::Transport {
             call: self.call,
             rank: self.peer.rank,
             status,
-        }
+        })
     }
 
     /// The whole call as a piece. All of its layouts are contiguous.

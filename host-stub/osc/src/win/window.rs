@@ -156,11 +156,11 @@ pub struct FreeError {
     /// The window.
     pub window: Box<Window>,
     /// Why it lives on.
-    pub error: WinError,
+    pub error: Box<WinError>,
 }
 
-impl From<FreeError> for WinError {
-    fn from(error: FreeError) -> WinError {
+impl From<FreeError> for Box<WinError> {
+    fn from(error: FreeError) -> Box<WinError> {
         error.error
     }
 }

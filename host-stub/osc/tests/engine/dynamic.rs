@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use osc_engine::door::Group;
-use osc_engine::win::{Assertion, Datatype, Layout, Target, WinError, Window};
+use osc_engine::win::{Assertion, Datatype, Layout, Target, WinError, Window, unboxed};
 
 use super::world::{Carried, LONGEST, Rank, World, on_ranks, on_world};
 use super::{NONE, get, members, one, put};
@@ -303,7 +303,7 @@ fn refused_operations_of_an_epoch_that_failed_are_given_up() {
         window.wait_idle(None);
         let failed = window.flush(1);
         assert!(
-            matches!(failed, Err(WinError::Transport { rank: 1, .. })),
+            matches!(unboxed(&failed), Err(WinError::Transport { rank: 1, .. })),
             "{failed:?}"
         );
         window.flush(1).unwrap();
@@ -345,7 +345,7 @@ fn detached_memory_is_reached_by_nobody() {
         let refused = unsafe { window.get(to.as_mut_ptr().cast(), &layout, target) };
         let refused = refused.and_then(|()| window.flush(other));
         assert!(
-            matches!(refused, Err(WinError::NotAttached { rank, .. }) if rank == other),
+            matches!(unboxed(&refused), Err(WinError::NotAttached { rank, .. }) if *rank == other),
             "{refused:?} {to:?}"
         );
         window.unlock_all().unwrap();

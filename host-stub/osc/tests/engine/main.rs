@@ -224,13 +224,13 @@ fn a_creation_that_one_rank_refuses_fails_everywhere() {
         let unit = if rank.rank() == 1 { 0 } else { 8 };
         let refused = Window::allocate(members(rank), 64, unit).unwrap_err();
         assert!(
-            matches!(refused, WinError::Creation { rank: 1, .. }),
+            matches!(*refused, WinError::Creation { rank: 1, .. }),
             "{refused}"
         );
         let info = Info::new().with("same_size", "true").unwrap();
         let bytes = 8 * (1 + rank.rank());
         let refused = Window::allocate_with(members(rank), bytes, 8, &info).unwrap_err();
-        assert!(matches!(refused, WinError::Creation { .. }), "{refused}");
+        assert!(matches!(*refused, WinError::Creation { .. }), "{refused}");
         allocate(rank, 1).free().unwrap();
     });
 }

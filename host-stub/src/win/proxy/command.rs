@@ -9,8 +9,8 @@ use crate::win::{Layout, Request, Target, WinError, WinResult, Window};
 
 const CALL: &str = "a device's command";
 
-fn bad(reason: String) -> WinError {
-    WinError::BadArgument { call: CALL, reason }
+fn bad(reason: String) -> Box<WinError> {
+    Box::new(WinError::BadArgument { call: CALL, reason })
 }
 
 /// The status that a device gets for an error: libfabric's codes, which are the values of errno.
@@ -98,11 +98,11 @@ impl State {
         let window: &Held = window.as_ref();
         let rank = command.target as usize;
         if rank >= window.size() {
-            return Err(WinError::NoSuchRank {
+            return Err(Box::new(WinError::NoSuchRank {
                 call: CALL,
                 rank,
                 size: window.size(),
-            });
+            }));
         }
         let mut under_way = UnderWay {
             ticket,

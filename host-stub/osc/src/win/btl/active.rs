@@ -49,7 +49,7 @@ pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<
     let looked = window.link.progress(call);
     match window.parts.sync.notices.take_failure() {
         None => looked.map(|_| ()),
-        Some(status) => Err(WinError::Transport { call, rank, status }),
+        Some(status) => Err(Box::new(WinError::Transport { call, rank, status })),
     }
 }
 

@@ -194,7 +194,7 @@ impl Window {
         } else {
             status
                 .ok()
-                .map_err(|status| WinError::Transport { call, rank, status })
+                .map_err(|status| Box::new(WinError::Transport { call, rank, status }))
         };
         if !matches!(outcome, Ok(Status::SUCCESS)) {
             counted.end();
@@ -349,6 +349,6 @@ impl Window {
 fn failure_of(call: &'static str, rank: usize, pending: &Pending) -> WinResult<()> {
     match pending.take_failure() {
         None => Ok(()),
-        Some(status) => Err(WinError::Transport { call, rank, status }),
+        Some(status) => Err(Box::new(WinError::Transport { call, rank, status })),
     }
 }

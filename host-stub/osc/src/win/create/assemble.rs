@@ -41,7 +41,7 @@ pub(in crate::win) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
 
 pub(in crate::win) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
     let endpoint = link.members.endpoint(rank);
-    let endpoint = endpoint.map_err(|reason| WinError::Creation { rank, reason })?;
+    let endpoint = endpoint.map_err(|reason| Box::new(WinError::Creation { rank, reason }))?;
     let alone = link.context.threads < ThreadLevel::Multiple;
     Ok(Peer::new(rank, endpoint, offer, alone))
 }

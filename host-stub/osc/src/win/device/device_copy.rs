@@ -145,10 +145,10 @@ fn all_of(call: &'static str, function: &'static str, size: usize, answer: i64) 
     if answer == size as i64 {
         return Ok(());
     }
-    Err(WinError::DeviceCopy {
+    Err(Box::new(WinError::DeviceCopy {
         call,
         function,
         size,
         answer,
-    })
+    }))
 }

@@ -67,7 +67,7 @@ impl Window {
         pointer: &mut *mut u8,
         layout: &Layout,
     ) -> WinResult<Buffer> {
-        let bad = |reason: String| WinError::BadArgument { call, reason };
+        let bad = |reason: String| Box::new(WinError::BadArgument { call, reason });
         if layout.is_absolute() {
             if !pointer.is_null() {
                 let reason = "its layout is absolute, so its pointer has to be null";
@@ -93,7 +93,7 @@ impl Window {
 
     /// Where the runs of an absolute layout are.
     fn locate_runs(&self, call: &'static str, layout: &Layout) -> WinResult<Elements> {
-        let bad = |reason: String| WinError::BadArgument { call, reason };
+        let bad = |reason: String| Box::new(WinError::BadArgument { call, reason });
         let (mut runs, mut cursor) = (Vec::new(), Cursor::new(layout));
         while let Some(Segment { offset, len }) = cursor.take(usize::MAX) {
             let found = self.link.find(offset as u64, len);
@@ -137,11 +137,11 @@ impl Window {
     unsafe fn locate<'a>(&self, mut op: RmaOp<'a>) -> WinResult<Located<'a>> {
         let call = op.call;
         if op.target.layout.is_absolute() {
-            return Err(WinError::BadArgument {
+            return Err(Box::new(WinError::BadArgument {
                 call,
                 reason: "the target's layout is absolute; its elements lie in the window"
                     .to_owned(),
-            });
+            }));
         }
         let origin = match op.kind {
             // Reads nothing there.

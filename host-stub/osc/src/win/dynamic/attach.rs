@@ -51,19 +51,21 @@ impl Window {
         let call = "attached";
         let _entered = self.link.enter(call)?;
         let peer = self.peer(call, rank)?;
-        let missing = WinError::NotAttached {
-            call,
-            rank,
-            address,
-            size: 1,
+        let missing = || {
+            Box::new(WinError::NotAttached {
+                call,
+                rank,
+                address,
+                size: 1,
+            })
         };
         if self.kind != WindowKind::Dynamic {
-            return Err(missing);
+            return Err(missing());
         }
         self.with_regions(call, peer, (address, KeyUse::Once), |cache| {
             cache.rest(address)
         })?
-        .ok_or(missing)
+        .ok_or_else(missing)
     }
 
     /// The key of the region at `peer` that holds a range, by the present table.
@@ -76,11 +78,13 @@ impl Window {
     ) -> WinResult<KeyWords> {
         let look = |cache: &RegionCache| cache.find(address, extent);
         self.with_regions(call, peer, (address, key_use), look)?
-            .ok_or(WinError::NotAttached {
-                call,
-                rank: peer.rank,
-                address,
-                size: extent,
+            .ok_or_else(|| {
+                Box::new(WinError::NotAttached {
+                    call,
+                    rank: peer.rank,
+                    address,
+                    size: extent,
+                })
             })
     }
 
@@ -94,11 +98,13 @@ impl Window {
     ) -> WinResult<(KeyWords, u64)> {
         let look = |cache: &RegionCache| cache.find(address, 1).zip(cache.rest(address));
         self.with_regions(call, peer, (address, KeyUse::UntilComplete), look)?
-            .ok_or(WinError::NotAttached {
-                call,
-                rank: peer.rank,
-                address,
-                size: 1,
+            .ok_or_else(|| {
+                Box::new(WinError::NotAttached {
+                    call,
+                    rank: peer.rank,
+                    address,
+                    size: 1,
+                })
             })
     }
 
@@ -175,7 +181,7 @@ impl Window {
 /// As for [`Window::attach`].
 pub(in crate::win) unsafe fn attach(window: &Window, base: *mut u8, len: usize) -> WinResult<()> {
     let call = "attach";
-    let refuse = |reason: String| Err(WinError::BadArgument { call, reason });
+    let refuse = |reason: String| Err(Box::new(WinError::BadArgument { call, reason }));
     if window.kind() != WindowKind::Dynamic {
         return refuse(format!("the window is of kind {:?}", window.kind()));
     }
@@ -199,11 +205,11 @@ pub(in crate::win) unsafe fn attach(window: &Window, base: *mut u8, len: usize) 
     // SAFETY: the caller vouches for the memory; the registration ends at detach or free.
     let registration = match unsafe { register(&window.link, base, len, device) } {
         Ok((registration, _)) => registration,
-        Err(reason) => return Err(WinError::Registration { call, reason }),
+        Err(reason) => return Err(Box::new(WinError::Registration { call, reason })),
     };
     let (control, transport) = (&window.parts.control, &window.link.transport);
     let added = regions.add(control, transport, (start, len), registration);
-    added.map_err(|reason| WinError::Registration { call, reason })
+    added.map_err(|reason| Box::new(WinError::Registration { call, reason }))
 }
 
 /// [`Window::detach`], for windows of every table.
@@ -217,16 +223,16 @@ pub(in crate::win) fn detach(window: &Window, base: *const u8) -> WinResult<()> 
         .lock()
         .remove(control, transport, start);
     let Some(registration) = removed else {
-        return Err(WinError::BadArgument {
+        return Err(Box::new(WinError::BadArgument {
             call: "detach",
             reason: format!("nothing is attached at {base:p}"),
-        });
+        }));
     };
-    registration
-        .deregister()
-        .map_err(|error| WinError::Transport {
+    registration.deregister().map_err(|error| {
+        Box::new(WinError::Transport {
             call: "detach",
             rank: window.link.rank,
             status: error.status,
         })
+    })
 }

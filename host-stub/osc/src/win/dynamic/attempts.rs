@@ -119,15 +119,17 @@ unsafe fn attempt<const PUTS: bool>(
     cell.finish(0);
     match issued {
         Ok(_) => Ok(true),
-        Err(WinError::Transport { status, .. }) if status == Status::NOT_SUPPORTED => {
-            // If another thread uses the cache, the next transfer of this size is tried in vain, too.
-            if let Some(mut cache) = peer.regions().try_take() {
-                cache.is_too_long(PUTS, size);
+        Err(error) => match *error {
+            WinError::Transport { status, .. } if status == Status::NOT_SUPPORTED => {
+                // If another thread uses the cache, the next transfer of this size is tried in vain, too.
+                if let Some(mut cache) = peer.regions().try_take() {
+                    cache.is_too_long(PUTS, size);
+                }
+                Ok(false)
             }
-            Ok(false)
-        }
-        // The target is this process.
-        Err(WinError::Transport { status, .. }) if status == Status::PERM => Ok(false),
-        Err(error) => Err(error),
+            // The target is this process.
+            WinError::Transport { status, .. } if status == Status::PERM => Ok(false),
+            _ => Err(error),
+        },
     }
 }

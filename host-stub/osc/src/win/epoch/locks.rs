@@ -10,10 +10,10 @@ impl Epochs {
     pub(in crate::win) fn lock_begin(&self, rank: usize, own: usize) -> WinResult<()> {
         let call = "lock";
         if rank == own && self.is_exposed() {
-            return Err(WinError::EpochMisuse {
+            return Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "an exposure epoch (post), and the target is this rank",
-            });
+            }));
         }
         // Calls to targets locked before go on while this one is added, so a lock moves straight to
         // its state; the mutex keeps the last unlock from closing the epoch in between.
@@ -21,11 +21,11 @@ impl Epochs {
         if self.access() != Access::Locked {
             self.change(call, &[Access::None, Access::Fenced], Access::Locked)?;
         } else if self.held(rank) != Held::Nothing {
-            return Err(WinError::LockState {
+            return Err(Box::new(WinError::LockState {
                 call,
                 rank,
                 reason: "it is locked already",
-            });
+            }));
         }
         self.no_put.store(0, Ordering::Relaxed);
         self.set_held(rank, Held::Acquiring);
@@ -76,11 +76,11 @@ impl Epochs {
         if taken {
             return Ok(held);
         }
-        Err(WinError::LockState {
+        Err(Box::new(WinError::LockState {
             call,
             rank,
             reason: "it is not locked",
-        })
+        }))
     }
 
     pub(in crate::win) fn unlock_end(&self, rank: usize) {
@@ -91,10 +91,10 @@ impl Epochs {
     pub(in crate::win) fn lock_all_begin(&self) -> WinResult<()> {
         let call = "lock_all";
         if self.is_exposed() {
-            return Err(WinError::EpochMisuse {
+            return Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "an exposure epoch (post)",
-            });
+            }));
         }
         self.change(call, &[Access::None, Access::Fenced], Access::Changing)?;
         self.no_put.store(0, Ordering::Relaxed);

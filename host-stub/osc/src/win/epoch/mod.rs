@@ -58,14 +58,14 @@ impl Epochs {
     }
 
     fn misuse<T>(&self, call: &'static str, state: Access) -> WinResult<T> {
-        Err(WinError::EpochMisuse {
+        Err(Box::new(WinError::EpochMisuse {
             call,
             state: if self.is_exposed() && state == Access::None {
                 "an exposure epoch (post)"
             } else {
                 state.name()
             },
-        })
+        }))
     }
 
     /// Moves from one of `from` to `to`; refuses otherwise.
@@ -117,13 +117,13 @@ impl Epochs {
             Access::Fenced => self
                 .change(call, &[Access::Fenced, Access::Fence], Access::Fence)
                 .map(drop),
-            Access::Locked | Access::Started => Err(WinError::WrongTarget {
+            Access::Locked | Access::Started => Err(Box::new(WinError::WrongTarget {
                 call,
                 rank,
                 epoch: found.name(),
-            }),
+            })),
             Access::Changing => self.misuse(call, found),
-            _ => Err(WinError::OutsideEpoch { call, rank }),
+            _ => Err(Box::new(WinError::OutsideEpoch { call, rank })),
         }
     }
 
@@ -134,8 +134,8 @@ impl Epochs {
             Access::LockedAll => Ok(()),
             Access::Locked if self.is_held(rank) => Ok(()),
             Access::Locked => self.check_access_slow(call, rank, Access::Locked),
-            Access::None => Err(WinError::OutsideEpoch { call, rank }),
-            _ => Err(WinError::NotPassive { call, rank }),
+            Access::None => Err(Box::new(WinError::OutsideEpoch { call, rank })),
+            _ => Err(Box::new(WinError::NotPassive { call, rank })),
         }
     }
 
@@ -173,10 +173,10 @@ impl Epochs {
     pub(super) fn fence_begin(&self, assertion: Assertion) -> WinResult<FencePlan> {
         let call = "fence";
         if self.is_exposed() {
-            return Err(WinError::EpochMisuse {
+            return Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "an exposure epoch (post)",
-            });
+            }));
         }
         let from: &[Access] = if assertion.contains(Assertion::NOPRECEDE) {
             // A fence that ends no sequence of calls cannot follow calls.
@@ -246,10 +246,10 @@ impl Epochs {
             return self.misuse(call, state);
         }
         if self.exposed.swap(1, Ordering::AcqRel) != 0 {
-            return Err(WinError::EpochMisuse {
+            return Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "an exposure epoch (post) that was not waited for",
-            });
+            }));
         }
         // An exposure by post ends the fence's epoch, which nothing used.
         let _ = self.access.compare_exchange(
@@ -265,10 +265,10 @@ impl Epochs {
         if self.is_exposed() {
             Ok(())
         } else {
-            Err(WinError::EpochMisuse {
+            Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "no exposure epoch",
-            })
+            }))
         }
     }
 
@@ -280,10 +280,10 @@ impl Epochs {
     pub(super) fn free_begin(&self) -> WinResult<()> {
         let call = "free";
         if self.is_exposed() {
-            return Err(WinError::EpochMisuse {
+            return Err(Box::new(WinError::EpochMisuse {
                 call,
                 state: "an exposure epoch (post)",
-            });
+            }));
         }
         self.change(call, &[Access::None, Access::Fenced], Access::Changing)
             .map(drop)

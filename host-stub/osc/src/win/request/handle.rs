@@ -179,11 +179,11 @@ impl<'w> Request<'w> {
         let failed = unsafe { state.as_ref() }.failed();
         self.window.parts.requests.give_back(state);
         if failed < 0 {
-            return Err(WinError::Transport {
+            return Err(Box::new(WinError::Transport {
                 call: self.call,
                 rank: self.rank as usize,
                 status: Status(failed),
-            });
+            }));
         }
         Ok(())
     }
@@ -237,7 +237,7 @@ impl Drop for Request<'_> {
             // The state is not given back when the job failed: its callbacks may still come.
             tracing::warn!("a dropped request failed: {error}");
             // The next flush of the target tells who only looks at what calls return.
-            if let WinError::Transport { rank, status, .. } = error
+            if let WinError::Transport { rank, status, .. } = *error
                 && let Some(peer) = self.window.parts.peers.get(rank)
             {
                 peer.transfers.fail(status);

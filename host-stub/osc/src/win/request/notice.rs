@@ -4,7 +4,7 @@ use std::ffi::c_void;
 use std::sync::Arc;
 
 use crate::door::{Attached, Listener, Taken};
-use crate::win::error::{WinError, WinResult};
+use crate::win::error::{WinError, WinResult, unboxed};
 use crate::win::request::handle::Request;
 
 /// Called with the data given to [`Request::detach`] and 0 or a negative status.
@@ -22,7 +22,7 @@ struct Detached {
 unsafe extern "C" fn end_detached(detached: *mut c_void) {
     // SAFETY: made by `detach`, and called once: by the completion, or by `detach` itself.
     let mut detached = unsafe { Box::from_raw(detached.cast::<Detached>()) };
-    let status = match detached.request.end_complete() {
+    let status = match unboxed(&detached.request.end_complete()) {
         Ok(()) => 0,
         Err(WinError::Transport { status, .. }) => status.0,
         Err(_) => plugin_api::Status::ERROR.0,
@@ -50,7 +50,7 @@ impl<'w> Request<'w> {
                 Ok(Some(()))
             }
             Ok(Attached::Complete) => Ok(None),
-            Err(Taken) => Err(WinError::Taken),
+            Err(Taken) => Err(Box::new(WinError::Taken)),
         }
     }
 
@@ -66,7 +66,7 @@ impl<'w> Request<'w> {
         self,
         call: Completed,
         data: *mut c_void,
-    ) -> Result<(), (Request<'w>, WinError)> {
+    ) -> Result<(), (Request<'w>, Box<WinError>)> {
         if let Err(error) = self.link().enter("detach") {
             return Err((self, error));
         }
@@ -103,7 +103,7 @@ impl<'w> Request<'w> {
             Err(Taken) => {
                 // SAFETY: made above, and attached nowhere.
                 let detached = unsafe { Box::from_raw(detached) };
-                Err((detached.request, WinError::Taken))
+                Err((detached.request, Box::new(WinError::Taken)))
             }
         }
     }

@@ -73,9 +73,9 @@ impl Window {
 /// A layer put this table's functions into the table of another window.
 #[cold]
 #[inline(never)]
-fn no_segment(call: &'static str) -> WinError {
-    WinError::BadArgument {
+fn no_segment(call: &'static str) -> Box<WinError> {
+    Box::new(WinError::BadArgument {
         call,
         reason: "the window has no segment, and a function of those that have".to_owned(),
-    }
+    })
 }

@@ -28,25 +28,25 @@
 //!
 //! # Layers
 //!
-//! Its modules are layers, each of which names only those above it in this list:
+//! Its modules are layers, each of which names only those above it in this table (`scripts/file_cycles.py` checks it):
 //!
-//! - `base` holds operations, memory, parameters ([`params`]), log messages ([`log`]) and the identity of a
-//!   process on its machine ([`process`]).
-//! - [`bootstrap`] tells the processes of a job of each other; [`launcher`] starts them.
-//! - [`loader`] opens a plugin and checks it; its functions are wrapped by the engine's transport. It comes after [`bootstrap`], through
-//!   which a plugin publishes its addresses.
-//! - [`crt`] makes calls wait, as the master, a thread or a task, and makes progress during the wait.
-//! - [`device`] is memory of devices.
-//! - [`job`] puts these together: a process as a rank, connected to all others, with a slot for what each
-//!   layer below keeps with it. It comes after [`crt`], because joining and leaving a job wait.
-//! - `mailbox` carries small messages made of puts, `schedule` runs collectives over them.
-//! - [`win`] is the windows of the engine (crate `osc-engine`), to which [`job`], [`comm`], [`crt`] and [`device`] give what
-//!   it needs; beside it, [`comm`] is groups of ranks, with
-//!   hooks for layers and a table of collectives.
-//! - [`coll`] is what communicators do collectively.
-//! - [`rma`] is windows in safe Rust.
-//! - [`declarations`] lists the parameters of all layers, and `init` begins a job, which tells of names that are not in that
-//!   list.
+//! | | |
+//! | --- | --- |
+//! | `base` | operations, memory, parameters ([`params`]), log messages ([`log`]), the identity of a process on its machine ([`process`]) |
+//! | `bootstrap` | tells the processes of a job of each other; plugins publish their addresses through it |
+//! | `launcher` | starts the processes of a job |
+//! | `loader` | opens a plugin and checks it; its functions are wrapped by the engine's transport |
+//! | `crt` | makes calls wait, as the master, a thread or a task, and makes progress during the wait |
+//! | `device` | memory of devices |
+//! | `job` | puts these together: a process as a rank, connected to all others, with a slot for what each layer below keeps with it |
+//! | `mailbox` | small messages made of puts |
+//! | `schedule` | runs collectives over the mailbox |
+//! | `comm` | groups of ranks, with hooks for layers and a table of collectives |
+//! | `win` | the windows of the engine (crate `osc-engine`), and what jobs, communicators, waits and devices give it |
+//! | `coll` | what communicators do collectively |
+//! | `rma` | windows in safe Rust |
+//! | `declarations` | the parameters of all layers |
+//! | `init` | begins a job, which tells of names that are in no layer's list |
 //!
 //! The `host-stub` program and its self-check are crates above this one.
 //!

@@ -22,7 +22,7 @@ unsafe fn start(
     let (mut args, mut staged, mut failed) = (*args, Vec::new(), None);
     if args.on_device {
         // SAFETY: the caller guarantees the buffers.
-        let found = unsafe { placed(comm, collective, &args) };
+        let found = unsafe { placed(&comm.view(), comm.job().devices(), collective, &args) };
         // The other ranks use this number, too, and would wait.
         let found = found.inspect_err(|error| {
             engine.break_off(comm.scope(), &error.to_string());

@@ -1,12 +1,14 @@
 //! A communicator: its members, and its end.
 
+use std::any::Any;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::attributes::Attributes;
 use super::error::{CommError, CommResult};
+use super::exchange::exchange;
 use super::group::Group;
 use super::hooks::Seen;
+use super::layer::{Attributes, Layer};
 use super::registry::Registry;
 use super::table::{CollTable, Layered, Stack, View};
 use crate::job::Job;
@@ -187,8 +189,23 @@ impl Comm {
         &self.0.layered
     }
 
-    pub(super) fn attributes(&self) -> &Attributes {
-        &self.0.attributes
+    /// Attaches a layer's data to this communicator. Returns the data that it replaces.
+    pub fn set_attribute(
+        &self,
+        layer: Layer,
+        value: Arc<dyn Any + Send + Sync>,
+    ) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.attributes.set(layer, value)
+    }
+
+    /// The data that a layer attached to this communicator, if it is a `T`.
+    pub fn attribute<T: Send + Sync + 'static>(&self, layer: Layer) -> Option<Arc<T>> {
+        self.0.attributes.get(layer)?.downcast().ok()
+    }
+
+    /// Removes and returns the data that a layer attached to this communicator.
+    pub fn take_attribute(&self, layer: Layer) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.0.attributes.take(layer)
     }
 
     #[inline]
@@ -210,6 +227,14 @@ impl Comm {
     pub(crate) fn any_engine(&self, call: &'static str) -> CommResult<&Engine> {
         // The engine exists before any communicator; the error only satisfies the type.
         self.0.registry.engine().ok_or(CommError::Freed { call })
+    }
+
+    /// Gives every rank the contributions of all ranks, in rank order. Collective over this
+    /// communicator only. It is also a barrier: no rank returns before all ranks have called.
+    pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
+        let _entered = self.job().runtime().enter("exchange")?;
+        let engine = self.any_engine("exchange")?;
+        exchange(self.job(), engine, self.scope(), data)
     }
 
     /// Ends the communicator: collective. Waits until the collectives in progress have ended and every rank has

@@ -3,22 +3,11 @@
 
 use std::sync::Arc;
 
-use super::communicator::Comm;
 use super::error::CommResult;
 use crate::job::Job;
 use crate::schedule::{Engine, Extents, Plane, Scope, allgather_bruck};
 
-impl Comm {
-    /// Gives every rank the contributions of all ranks, in rank order. Collective over this
-    /// communicator only. It is also a barrier: no rank returns before all ranks have called.
-    pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
-        let _entered = self.job().runtime().enter("exchange")?;
-        let engine = self.any_engine("exchange")?;
-        exchange(self.job(), engine, self.scope(), data)
-    }
-}
-
-/// The same exchange over a scope, on its control plane.
+/// The exchange over a scope, on its control plane.
 pub(super) fn exchange(
     job: &Job,
     engine: &Engine,

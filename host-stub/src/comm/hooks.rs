@@ -6,19 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::communicator::Comm;
 use super::error::{CommError, CommResult, HookError};
+use super::layer::Layer;
 use super::table::CollTable;
-
-/// A layer. The higher its number, the nearer it is to the program. All hooks registered with one
-/// number belong to one layer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Layer(pub u32);
-
-impl Layer {
-    /// The host's node-local collectives.
-    pub const NODE: Layer = Layer(100);
-    /// The default for a program's own layer: above the host's layers.
-    pub const PROGRAM: Layer = Layer(1000);
-}
 
 type Hook = Arc<dyn Fn(&Comm) -> Result<(), HookError> + Send + Sync>;
 
@@ -159,7 +148,7 @@ impl Seen {
             let Some(hook) = &registration.create else {
                 continue;
             };
-            let table = comm.collectives();
+            let table = comm.tables().shared();
             let outcome = hook(comm);
             let mine = match &outcome {
                 Ok(()) => String::new(),

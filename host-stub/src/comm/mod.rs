@@ -7,7 +7,6 @@
 //!
 //! The collectives of a communicator are in [`crate::coll`]; windows are made over a communicator.
 
-mod attributes;
 mod communicator;
 mod context;
 mod creation;
@@ -15,6 +14,7 @@ mod error;
 mod exchange;
 mod group;
 mod hooks;
+mod layer;
 mod members;
 mod registry;
 pub(crate) mod table;
@@ -23,5 +23,6 @@ pub use communicator::Comm;
 pub use creation::UNDEFINED;
 pub use error::{CommError, CommResult, HookError};
 pub use group::Group;
-pub use hooks::{Hooks, Layer};
+pub use hooks::Hooks;
+pub use layer::Layer;
 pub(crate) use registry::{Defaults, Register, is_set};

@@ -8,7 +8,7 @@ use osc_engine::win::{WinError, WinResult};
 
 use super::engine::{Blocking, Engine};
 use super::level::{Checker, Entered};
-use super::waits::set_watched;
+use super::watched::set_watched;
 
 /// The condition that a call of a window waits for, as a [`Blocking`].
 struct As<'a>(&'a dyn Until);

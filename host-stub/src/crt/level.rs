@@ -8,7 +8,7 @@ use osc_engine::win::WinError;
 use plugin_api::ThreadLevel;
 
 use super::mode::Mode;
-use super::waits::is_watched;
+use super::watched::is_watched;
 use crate::base::trace::{NO_RANK, monotonic};
 use crate::loader::Recorder;
 

@@ -28,6 +28,7 @@ mod sync;
 mod tasks;
 mod wait_queue;
 mod waits;
+mod watched;
 
 pub use completion::{AttachError, attach};
 pub use cond::{Cond, Misuse};
@@ -39,7 +40,7 @@ pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, 
 
 pub(crate) use door::{Waits, Watches};
 pub(crate) use runtime::Plan;
-pub(crate) use waits::watched;
+pub(crate) use watched::watched;
 
 use hooks::resume;
 

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::cond::{Begun, Cond};
 use super::engine::Engine;
-use super::waits::watched;
+use super::watched::watched;
 use crate::base::process::with_signals_blocked;
 use osc_engine::door::Pace;
 

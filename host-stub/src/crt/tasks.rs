@@ -7,7 +7,8 @@ use std::time::Instant;
 use super::engine::{Blocking, Engine};
 use super::hooks::{Tasks, running_task};
 use super::wait_queue::Waiter;
-use super::waits::{LOOK, is_watched};
+use super::waits::LOOK;
+use super::watched::is_watched;
 use osc_engine::door::Completion;
 
 impl Engine {

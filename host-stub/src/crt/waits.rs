@@ -6,7 +6,6 @@
 //! allow; without hooks, and outside of tasks, it waits as a thread. A wait for shared memory checks the memory
 //! first, in every mode.
 
-use std::cell::Cell;
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,6 +19,7 @@ use super::hooks::running_task;
 use super::mode::Mode;
 use super::pace::NearPace;
 use super::wait_queue::Waiter;
+use super::watched::is_watched;
 
 /// Time between two checks of the job.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
@@ -35,34 +35,6 @@ const PROGRESS: u32 = 32;
 
 /// Time between two tries of a wait for a signal while the transport fails.
 const AGAIN: Duration = Duration::from_millis(1);
-
-thread_local! {
-    /// Whether this thread runs a function that was passed to [`watched`].
-    static WATCHED: Cell<bool> = const { Cell::new(false) };
-}
-
-pub(super) fn is_watched() -> bool {
-    WATCHED.get()
-}
-
-/// Sets whether this thread runs a function that was passed to [`watched`]; returns the value before.
-pub(super) fn set_watched(watched: bool) -> bool {
-    WATCHED.replace(watched)
-}
-
-/// Runs a function that must not wait for other threads, because they may wait for this thread. Such a function is a
-/// layer's check whether a wait is over, which should not wait at all, or a call that holds a resource of other
-/// threads.
-pub(crate) fn watched<R>(look: impl FnOnce() -> R) -> R {
-    struct Before(bool);
-    impl Drop for Before {
-        fn drop(&mut self) {
-            WATCHED.set(self.0);
-        }
-    }
-    let _before = Before(WATCHED.replace(true));
-    look()
-}
 
 impl Engine {
     /// Waits until `what` is done.

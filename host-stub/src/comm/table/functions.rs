@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::Arc;
 
 use super::args::{CollArgs, Collective};
-use super::placed::{staged_call, staged_start};
+use super::placed::copied;
 use super::request::CollRequest;
+use super::staged::{give_back, lose};
 use crate::comm::{Comm, CommResult};
 
 /// A blocking entry. It receives the table in which it was set, the communicator, and checked
@@ -285,6 +286,50 @@ impl CollTable {
                 return staged_start(comm, collective, args, |args| entry(setter, comm, args));
             }
             entry(setter, comm, args)
+        }
+    }
+}
+
+/// Calls a blocking entry that does not accept buffers on devices.
+///
+/// # Safety
+/// As for [`Blocking`].
+#[cold]
+#[inline(never)]
+unsafe fn staged_call(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'_>,
+    call: impl FnOnce(&CollArgs<'_>) -> CommResult<()>,
+) -> CommResult<()> {
+    // SAFETY: the caller guarantees the same conditions; the copies live until the call returns.
+    unsafe {
+        let devices = comm.job().devices();
+        let placed = copied(&comm.view(), devices, collective, args)?;
+        let done = call(&placed.args);
+        give_back(placed.staged, devices, done)
+    }
+}
+
+/// Calls a nonblocking entry that does not accept buffers on devices.
+///
+/// # Safety
+/// As for [`Nonblocking`].
+#[cold]
+#[inline(never)]
+unsafe fn staged_start(
+    comm: &Comm,
+    collective: Collective,
+    args: &CollArgs<'_>,
+    start: impl FnOnce(&CollArgs<'_>) -> CommResult<CollRequest>,
+) -> CommResult<CollRequest> {
+    // SAFETY: the caller guarantees the same conditions; the request keeps the copies.
+    let placed = unsafe { copied(&comm.view(), comm.job().devices(), collective, args) }?;
+    match start(&placed.args) {
+        Ok(request) => Ok(request.and_then_back(placed.staged)),
+        Err(error) => {
+            lose(placed.staged);
+            Err(error)
         }
     }
 }

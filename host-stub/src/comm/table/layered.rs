@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
-use crate::comm::{Comm, CommError, CommResult};
+use crate::comm::{CommError, CommResult};
 use crate::crt::watched;
 use crate::schedule::Scope;
 
@@ -30,18 +30,16 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(comm: &Comm, pending: Box<dyn Pending>) -> Arc<Run> {
-        comm.scope().enter();
-        let run = Arc::new(Run {
-            scope: Arc::clone(comm.scope()),
+    fn new(scope: &Arc<Scope>, pending: Box<dyn Pending>) -> Arc<Run> {
+        scope.enter();
+        Arc::new(Run {
+            scope: Arc::clone(scope),
             state: Mutex::new(State {
                 pending: Some(pending),
                 ended: false,
                 outcome: None,
             }),
-        });
-        comm.layered().add(&run);
-        run
+        })
     }
 
     /// Calls the layer, unless another thread is calling it. Returns whether the collective has
@@ -96,10 +94,13 @@ impl Run {
 pub(crate) struct Layered(Mutex<Vec<Weak<Run>>>);
 
 impl Layered {
-    fn add(&self, run: &Arc<Run>) {
+    /// Begins one.
+    pub(super) fn begin(&self, scope: &Arc<Scope>, pending: Box<dyn Pending>) -> Arc<Run> {
+        let run = Run::new(scope, pending);
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         runs.retain(|run| run.strong_count() > 0);
-        runs.push(Arc::downgrade(run));
+        runs.push(Arc::downgrade(&run));
+        run
     }
 
     fn all(&self) -> Vec<Arc<Run>> {

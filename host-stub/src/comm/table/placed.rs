@@ -2,9 +2,9 @@
 //! no device buffers.
 
 use super::args::{CollArgs, Collective};
-use super::request::CollRequest;
-use super::staged::{Staged, give_back, lose};
-use crate::comm::{Comm, CommError, CommResult};
+use super::staged::Staged;
+use super::view::View;
+use crate::comm::{CommError, CommResult};
 use crate::device::{Devices, HOST, Location};
 use crate::schedule::Extents;
 
@@ -59,14 +59,14 @@ fn room(call: &'static str, len: usize, iface: u32, address: u64) -> CommResult<
 /// # Safety
 /// The buffers are valid for the collective, wherever they are.
 pub(crate) unsafe fn placed<'a>(
-    comm: &Comm,
+    view: &View,
+    devices: &Devices,
     collective: Collective,
     args: &CollArgs<'a>,
 ) -> CommResult<Placed<'a>> {
-    let view = comm.view();
-    args.check(collective, &view)?;
-    let (call, devices) = (collective.name(), comm.job().devices());
-    let span = args.span(collective, &view);
+    args.check(collective, view)?;
+    let call = collective.name();
+    let span = args.span(collective, view);
     let mut placed = Placed {
         args: CollArgs {
             on_device: false,
@@ -113,58 +113,16 @@ pub(crate) unsafe fn placed<'a>(
 ///
 /// # Safety
 /// As for [`placed`].
-unsafe fn copied<'a>(
-    comm: &Comm,
+pub(super) unsafe fn copied<'a>(
+    view: &View,
+    devices: &Devices,
     collective: Collective,
     args: &CollArgs<'a>,
 ) -> CommResult<Placed<'a>> {
     // SAFETY: the caller guarantees the same conditions.
-    let mut placed = unsafe { placed(comm, collective, args) }?;
+    let mut placed = unsafe { placed(view, devices, collective, args) }?;
     match placed.failed.take() {
         Some(error) => Err(error),
         None => Ok(placed),
-    }
-}
-
-/// Calls a blocking entry that does not accept buffers on devices.
-///
-/// # Safety
-/// As for [`Blocking`](super::Blocking).
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn staged_call(
-    comm: &Comm,
-    collective: Collective,
-    args: &CollArgs<'_>,
-    call: impl FnOnce(&CollArgs<'_>) -> CommResult<()>,
-) -> CommResult<()> {
-    // SAFETY: the caller guarantees the same conditions; the copies live until the call returns.
-    unsafe {
-        let placed = copied(comm, collective, args)?;
-        let done = call(&placed.args);
-        give_back(placed.staged, comm.job().devices(), done)
-    }
-}
-
-/// Calls a nonblocking entry that does not accept buffers on devices.
-///
-/// # Safety
-/// As for [`Nonblocking`](super::Nonblocking).
-#[cold]
-#[inline(never)]
-pub(super) unsafe fn staged_start(
-    comm: &Comm,
-    collective: Collective,
-    args: &CollArgs<'_>,
-    start: impl FnOnce(&CollArgs<'_>) -> CommResult<CollRequest>,
-) -> CommResult<CollRequest> {
-    // SAFETY: the caller guarantees the same conditions; the request keeps the copies.
-    let placed = unsafe { copied(comm, collective, args) }?;
-    match start(&placed.args) {
-        Ok(request) => Ok(request.and_then_back(placed.staged)),
-        Err(error) => {
-            lose(placed.staged);
-            Err(error)
-        }
     }
 }

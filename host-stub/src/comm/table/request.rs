@@ -37,7 +37,7 @@ impl CollRequest {
     pub fn of_layer(comm: &Comm, pending: Box<dyn Pending>) -> CollRequest {
         CollRequest {
             comm: comm.clone(),
-            work: Work::Layer(Run::new(comm, pending)),
+            work: Work::Layer(comm.layered().begin(comm.scope(), pending)),
             staged: Vec::new(),
         }
     }

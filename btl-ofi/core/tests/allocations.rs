@@ -16,9 +16,9 @@ use std::backtrace::Backtrace;
 use lab::prelude::*;
 
 thread_local! {
-    /// Allocations of this thread, so that other threads' do not count.
+    /// The number of allocations of this thread; allocations of other threads do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
-    /// Whether the next one is to say where it is.
+    /// Whether the next allocation prints its location.
     static LOOKED_FOR: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -32,7 +32,7 @@ fn count() {
 
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
@@ -61,12 +61,12 @@ struct Loop<'a> {
     peer: NonNull<Endpoint>,
     h: Handle,
     source: *mut c_void,
-    /// Where results go.
+    /// The address of the results.
     buffer: *mut c_void,
 }
 
 impl Loop<'_> {
-    /// A round of every operation, with and without callback.
+    /// One round of every operation, with and without callback.
     fn round(&self) {
         let (t, peer, h, base) = (self.t, self.peer, &self.h, self.h.base());
         let seen = Seen::default();
@@ -125,7 +125,7 @@ fn shm() {
 /// Time between two checks of the peers.
 const CHECKED_EACH: Duration = Duration::from_millis(300);
 
-/// Between two transports, so that atomics go through a ring: neither end allocates.
+/// Atomics between two transports go through a ring; neither side allocates.
 #[test]
 fn shm_between_two() {
     let often = (
@@ -169,8 +169,8 @@ fn shm_between_two() {
             assert_eq!(t.flush(None), Status::SUCCESS);
         };
         round();
-        // How many of them the kernel makes is a matter of time; the list of what is over at once is long enough
-        // for all.
+        // The number of puts that the kernel makes depends on timing; the list of immediate completions is long
+        // enough for all of them.
         let seen = Seen::default();
         let (peer, h) = (rounds.peer, &rounds.h);
         for _ in 0..500 {
@@ -179,7 +179,7 @@ fn shm_between_two() {
             });
         }
         round();
-        // So that the peers are checked while it is measured, mostly for the first time.
+        // The peers are checked during the measurement, mostly for the first time.
         std::thread::sleep(CHECKED_EACH);
         measured.store(true, Ordering::Relaxed);
         let before = ALLOCATIONS.get();
@@ -209,7 +209,7 @@ fn udp_rxd() {
     allocates_nothing("udp;ofi_rxd");
 }
 
-/// Puts that are confirmed by reads. The provider is a library with an allocator of its own.
+/// Reads confirm the puts. The provider is a library with an allocator of its own.
 #[test]
 fn lab_by_order() {
     if role().is_none() {

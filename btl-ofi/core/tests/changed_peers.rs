@@ -17,11 +17,11 @@ use std::sync::atomic::AtomicPtr;
 
 use common::prelude::*;
 
-/// Milliseconds between two looks at the peers.
+/// Milliseconds between two checks of the peers.
 const LOOK: u64 = 50;
 
 fn opened() -> Transport {
-    // Whichever thread the harness uses, the main thread of a target is not needed.
+    // The test harness may use any thread; the main thread of a target is not needed.
     BESIDE_MAIN.store(true, Ordering::Relaxed);
     let look = ("btl_ofi_peer_check_interval", Value::Unsigned(LOOK));
     open(near(), ThreadLevel::Single, &[look])
@@ -42,19 +42,19 @@ fn add(t: &Transport, target: &Target<'_>, at: usize, out: &mut u64, seen: &Seen
     t.atomic_fop(target.peer, out, at, &h, op, 1, told)
 }
 
-/// Progresses until a look at the peers was taken.
+/// Makes progress until the peers were checked.
 fn let_look(t: &Transport) {
     let until = Instant::now() + Duration::from_millis(2 * LOOK);
     while Instant::now() < until {
         t.progress();
     }
-    // So many that the clock is looked at, whenever it is.
+    // So many progress calls read the clock at least once.
     for _ in 0..4096 {
         t.progress();
     }
 }
 
-/// Makes small transfers until the ring is claimed and has its payload.
+/// Makes small transfers until the ring is claimed and has its payload memory.
 fn settle(t: &Transport, target: &Target<'_>) {
     let (seen, mut out, mut words) = (Seen::default(), 0, [0u64; 16]);
     insist(t, || add(t, target, 0, &mut out, &seen));
@@ -63,7 +63,8 @@ fn settle(t: &Transport, target: &Target<'_>) {
     assert_eq!(t.flush(None), Status::SUCCESS);
 }
 
-/// Nothing is outstanding when the peer executes another program, whose memory is not written to.
+/// No operation is outstanding when the peer executes another program; the transport does not write
+/// to that program's memory.
 #[test]
 fn nothing_is_written_to_the_next_program() {
     let t = opened();
@@ -82,7 +83,7 @@ fn nothing_is_written_to_the_next_program() {
     t.close().unwrap();
 }
 
-/// A host that makes puts only, and never polls, finds out as well.
+/// A host that only puts, and never polls, also detects the change.
 #[test]
 fn puts_alone_find_out() {
     let t = opened();
@@ -98,13 +99,14 @@ fn puts_alone_find_out() {
     t.close().unwrap();
 }
 
-/// What was outstanding when the peer executed another program is reported as failed, each once.
+/// Operations that were outstanding when the peer executed another program are reported as failed,
+/// each once.
 #[test]
 fn what_was_outstanding_fails() {
     let t = opened();
     let mut target = Target::start(&t, near(), true);
     settle(&t, &target);
-    // From now on it makes no progress.
+    // From here on, the target makes no progress.
     target.sees(0, 0);
     let (seen, mut out) = (Seen::default(), [0u64; 20]);
     for word in &mut out {
@@ -119,7 +121,7 @@ fn what_was_outstanding_fails() {
     t.close().unwrap();
 }
 
-/// A put that waits in the ring is not made by the kernel in the memory of the next program.
+/// The kernel does not execute a put that waits in the ring in the memory of the next program.
 #[test]
 fn a_put_that_waits_is_not_made_in_the_next_program() {
     let t = opened();
@@ -127,7 +129,8 @@ fn a_put_that_waits_is_not_made_in_the_next_program() {
     settle(&t, &target);
     target.sees(0, 0);
     let (seen, mut words) = (Seen::default(), [7u64; 4]);
-    // Until one is left to the target: those that the kernel makes are complete with the next poll.
+    // The loop ends when a put is left to the target; puts that the kernel executes are complete at
+    // the next poll.
     let (deadline, mut posted) = (Patience::new(), 0);
     while seen.both().0 == posted {
         assert!(deadline.lasts(), "none is left to the target");
@@ -143,8 +146,8 @@ fn a_put_that_waits_is_not_made_in_the_next_program() {
     t.close().unwrap();
 }
 
-/// Transfers of many sizes both ways, and atomics: all succeed, each is reported once, and every byte is
-/// where it should be.
+/// Transfers of many sizes in both directions, and atomics: all succeed, each is reported once, and
+/// every byte is correct.
 fn all_work(t: &Transport, target: &mut Target<'_>) {
     let h = target.handle;
     let seen = Seen::default();
@@ -184,7 +187,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
             posted += 2;
         }
     }
-    // Many at once, of which none is lost or made twice.
+    // Many operations at the same time: each is executed once.
     let mut sources: Vec<u64> = (1..=300).collect();
     let mut fetched = [0u64; 300];
     for (i, (word, old)) in sources.iter_mut().zip(&mut fetched).enumerate() {
@@ -218,11 +221,12 @@ fn after(what: &str, settled: bool) {
     t.close().unwrap();
 }
 
-/// Takes CAP_SYS_PTRACE from this thread, if it has that: it outdoes `PR_SET_DUMPABLE`.
+/// Takes CAP_SYS_PTRACE from this thread, because the capability overrides `PR_SET_DUMPABLE`.
 fn give_up_tracing() {
     let mut header = [0x2008_0522u32, 0];
     let mut data = [0u32; 6];
-    // SAFETY: version 3 of the header, and twice three words of 32 capabilities each.
+    // SAFETY: the header has version 3, and the array holds twice three words of 32 capabilities
+    // each.
     unsafe {
         assert_eq!(
             libc::syscall(libc::SYS_capget, &raw mut header, &raw mut data),
@@ -256,13 +260,14 @@ fn a_process_may_hide_its_memory_before_the_first_operation() {
     after("hide", false);
 }
 
-/// The ring is claimed, and there is no memory for its payload.
+/// The ring is claimed, but has no memory for its payload.
 #[test]
 fn transfers_need_no_payload() {
     const ALONE: &str = "BTL_OFI_TEST_ALONE";
     if std::env::var_os(ALONE).is_none() {
         let mut command = again(module_path!(), "transfers_need_no_payload");
-        // By a pipe: the limit on files would end a process whose output is one.
+        // The output goes to a pipe, because the limit on files would end a process that writes to
+        // a file.
         let output = command.env(ALONE, "1").output().unwrap();
         assert!(output.status.success(), "{output:?}");
         return;
@@ -288,14 +293,15 @@ fn transfers_need_no_payload() {
 static WATCHED: AtomicPtr<Endpoint> = AtomicPtr::new(ptr::null_mut());
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
-/// Counts a system call that was made for a peer known to be gone.
+/// Counts a system call for a peer that is known to be dead.
 extern "C" fn caught(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: the test's endpoint, which lives as long as its transport; the kernel passes its context.
+    // SAFETY: the endpoint belongs to the test and lives as long as its transport; the kernel passes
+    // its context.
     unsafe {
         if (*WATCHED.load(Ordering::Relaxed)).failure().is_some() {
             CALLS.fetch_add(1, Ordering::Relaxed);
         }
-        // What the refused call returns, in its register.
+        // The register that holds the return value of the refused call.
         let context = context.cast::<libc::ucontext_t>();
         let result = -i64::from(libc::ESRCH);
         #[cfg(target_arch = "x86_64")]
@@ -309,7 +315,8 @@ extern "C" fn caught(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_vo
     }
 }
 
-/// A peer that is known to be gone is not reached for by its process id, which may be another's by now.
+/// The transport makes no system call for a peer that is known to be dead, because another process may
+/// have its process id.
 #[test]
 fn a_process_known_to_be_gone_is_not_reached_for() {
     let t = opened();
@@ -325,7 +332,7 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
     }
     WATCHED.store(target.peer.as_ptr(), Ordering::Relaxed);
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = caught;
-    // SAFETY: a handler that takes three arguments and touches statics alone.
+    // SAFETY: the handler takes three arguments and accesses only statics.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as usize;
@@ -344,7 +351,7 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
     t.close().unwrap();
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -3,7 +3,7 @@
 #[path = "../src/core/delivering.rs"]
 mod delivering;
 
-/// The folder in which the source finds what it uses.
+/// The module paths that the source file expects.
 mod base {
     pub(crate) mod sync {
         pub(crate) use loom::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,15 @@ use delivering::Delivering;
 use loom::sync::Arc;
 use loom::thread;
 
-/// A mark that stayed would keep every later post from polling.
+/// A mark that stayed would prevent all later posts from polling.
 #[test]
 fn nothing_is_marked_when_no_callback_runs() {
     loom::model(|| {
         let delivering = Arc::new(Delivering::default());
         let threads = [(), ()].map(|()| {
             let delivering = Arc::clone(&delivering);
-            // Once: loom loses the order of a thread's stores when another thread reads them after stores of its own.
+            // The thread posts once, because loom loses the order of a thread's stores when another thread reads them
+            // after its own stores.
             thread::spawn(move || {
                 let nested = delivering.begin();
                 delivering.end(nested);

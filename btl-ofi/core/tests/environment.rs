@@ -19,19 +19,20 @@ use common::prelude::*;
 const ROLE: &str = "BTL_OFI_TEST_THREADS";
 const VARIABLE: &str = "FI_SOCKETS_PE_WAITTIME";
 
-/// Opens sockets with a number of threads. Prints the environment afterwards, and the warnings.
+/// Opens sockets with a number of threads. Afterwards prints the environment and the warnings.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn opening_process() {
     let threads = std::env::var(ROLE).expect("started by another test, as its child");
-    // The harness has a thread besides this one; what is forked has not.
+    // The harness has another thread; a forked child has only one.
     if threads == "1" {
-        // SAFETY: the C library allows a child of several threads what the rest of this does.
+        // SAFETY: the C library permits the calls below in a child of a process with several
+        // threads.
         match unsafe { libc::fork() } {
             0 => {}
             child => {
                 let mut status = -1;
-                // SAFETY: our own child.
+                // SAFETY: the process is this test's child.
                 assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
                 std::process::exit(status);
             }
@@ -96,7 +97,7 @@ fn the_users_value_stays() {
     }
 }
 
-/// Tells why sockets cannot be opened.
+/// Prints the reason why sockets cannot be opened.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn refused_process() {
@@ -123,7 +124,7 @@ fn a_refusal_names_the_filter_of_the_environment() {
     }
 }
 
-/// The soft limit on descriptors, and the hard one.
+/// The soft and the hard limit on descriptors.
 fn limits() -> libc::rlimit {
     let mut limits = libc::rlimit {
         rlim_cur: 0,
@@ -138,12 +139,13 @@ fn limits() -> libc::rlimit {
 fn set_soft_limit(limit: u64) {
     let mut limits = limits();
     limits.rlim_cur = limit;
-    // SAFETY: the call reads the limits only.
+    // SAFETY: the call only reads the limits.
     let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &limits) };
     assert_eq!(set, 0);
 }
 
-/// Opens with few descriptors allowed. Then allows none, puts to a peer that is not connected yet, and ends.
+/// Opens a transport with a low limit on descriptors. Then permits no new descriptor, puts to an unconnected
+/// peer, and ends.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn process_without_descriptors() {
@@ -155,8 +157,8 @@ fn process_without_descriptors() {
     let region = register(&target, &mut words, Access::all());
     let peer = t.connect(target.address(), 1).unwrap();
     let handle = region.handle();
-    // The number that the next descriptor would have.
-    // SAFETY: calls with integers; the copy is closed at once.
+    // The number that the next descriptor would get. SAFETY: the arguments are integers; the copy
+    // is closed immediately.
     let (next, closed) = unsafe {
         let next = libc::dup(0);
         (next, libc::close(next))
@@ -179,7 +181,8 @@ fn process_without_descriptors() {
     std::process::exit(0);
 }
 
-/// Allows one descriptor more than are in use, for the origin's end of a connection, and puts. The target has none for its end.
+/// Permits one additional descriptor, for the origin's end of a connection, and puts. The target has no descriptor for its
+/// end.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn process_that_cannot_accept() {
@@ -194,21 +197,21 @@ fn process_that_cannot_accept() {
     let region = common::register(&target, &mut words, Access::all());
     let peer = t.connect(target.address(), 1).unwrap();
     let handle = region.handle();
-    // SAFETY: calls with integers; the copy is closed at once.
+    // SAFETY: the arguments are integers; the copy is closed immediately.
     let next = unsafe {
         let next = libc::dup(0);
         assert_eq!(libc::close(next), 0);
         next
     };
     set_soft_limit(next as u64 + 1);
-    // SAFETY: a number only; the flush below would last for ever if nothing failed.
+    // SAFETY: the argument is a number. Without a failure, the flush below would last forever.
     unsafe { libc::alarm(common::BLOCKED.as_secs() as u32) };
     let (word, patience) = (7u64, common::Patience::times(6));
     let local = (&raw const word).cast_mut().cast();
     let at = handle.base();
     let put = || t.put(peer, local, at, &handle, 8, None);
     let mut status = put();
-    // It may have been taken: then the flush of a host would wait for it.
+    // The put may have been accepted; a host's flush would then wait for it.
     let has_ended = || !said.lock().unwrap().is_empty();
     while !has_ended() && patience.lasts() {
         if status.is_again() {
@@ -218,8 +221,8 @@ fn process_that_cannot_accept() {
         target.progress();
         std::thread::yield_now();
     }
-    // The target's endpoint has ended; the flush shows how the origin learns of it.
-    // SAFETY: connected above.
+    // The target's endpoint has ended; the flush shows how the origin detects this. SAFETY: the
+    // peer was connected above.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     println!("@ended {status} {flushed} {:?}", said.lock().unwrap());
     drop((region, t, target));
@@ -228,7 +231,7 @@ fn process_that_cannot_accept() {
 
 #[test]
 fn a_process_that_cannot_accept_connections_ends() {
-    // Both at once, because each waits for 10 s.
+    // Both children run at the same time, because each waits for 10 s.
     let children = ["tcp;ofi_rxm", "net"].map(|provider| {
         let mut command = again(module_path!(), "process_that_cannot_accept");
         command.env(ROLE, provider);

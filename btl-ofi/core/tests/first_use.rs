@@ -13,18 +13,19 @@ mod common;
 use common::prelude::*;
 
 const PEERS: u32 = 500;
-/// Most descriptors of one connection within this process, both ends and what a provider opens with its first.
+/// The maximum number of descriptors of one connection within this process: both ends, and the descriptors
+/// that a provider opens with its first connection.
 const MOST: usize = 8;
 
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// What a process of another node would publish, with the endpoint's address 10.0.0.0 plus a number.
+/// The address that a process of another node would publish; the endpoint's address is 10.0.0.0 plus a number.
 fn pretended(blob: &[u8], number: u32) -> Vec<u8> {
     let mut blob = blob.to_vec();
-    // Behind a head of 52 bytes, which has the node and the length of the provider's name, and that name
-    // (`core/src/peer/address.rs`).
+    // The endpoint's address follows a head of 52 bytes and the provider's name. The head contains the
+    // node and the length of the name (`core/src/peer/address.rs`).
     blob[8..16].iter_mut().for_each(|byte| *byte = !*byte);
     let at = 52 + usize::from(u16::from_le_bytes([blob[44], blob[45]]));
     blob[at + 4..at + 8].copy_from_slice(&(0x0a00_0000 + number).to_be_bytes());
@@ -56,7 +57,7 @@ fn connects_on_first_use(provider: &str) {
         t.progress();
         target.progress();
     }
-    // SAFETY: the window lives, and the provider may change it meanwhile.
+    // SAFETY: the window lives, and the provider may change the window meanwhile.
     while unsafe { (&raw const window[0]).read_volatile() } != value {
         assert!(deadline.lasts(), "{provider}: not there");
         t.progress();

@@ -16,25 +16,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use common::prelude::*;
 
 const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
-/// Seconds after which a child that hangs is ended.
+/// The time in seconds after which a hanging child is killed.
 const PATIENCE: u32 = 60;
 const LEVELS: [ThreadLevel; 2] = [ThreadLevel::Single, ThreadLevel::Multiple];
 
-/// Forks. The child runs `child`; the parent runs `parent` until the child has ended, and fails if it failed.
+/// Forks. The child runs `child`; the parent runs `parent` until the child has ended, and fails if the child failed.
 fn forked(child: impl FnOnce(), mut parent: impl FnMut()) {
-    // SAFETY: the C library lets a child of several threads allocate, and the rest takes no lock of another thread. The child
-    // ends here.
+    // SAFETY: the C library permits allocations in a child of a process with several threads, and the remaining code takes
+    // no lock of another thread. The child ends here.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: numbers only.
+        // SAFETY: the argument is a number.
         unsafe { libc::alarm(PATIENCE) };
         let done = catch_unwind(AssertUnwindSafe(child));
-        // SAFETY: nothing of the parent's may run at the end of the child.
+        // SAFETY: `_exit` runs none of the parent's exit handlers.
         unsafe { libc::_exit(i32::from(done.is_err())) };
     }
     let mut status = -1;
     loop {
-        // SAFETY: our own child.
+        // SAFETY: the process is this test's child.
         match unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } {
             0 => parent(),
             ended => {
@@ -122,7 +122,7 @@ impl Pair {
     }
 }
 
-/// All that a child may try on its copy of a transport.
+/// Makes every call that a child may try on its copy of a transport.
 fn try_all(pair: Pair) {
     let Pair {
         origin: t,
@@ -142,14 +142,14 @@ fn try_all(pair: Pair) {
         let put = t.put(peer, local, h.base(), &h, size.min(16), None);
         let get = t.get(peer, local, h.base(), &h, size.min(16), None);
         assert_eq!((put, get), (Status::FATAL, Status::FATAL), "{size}");
-        // SAFETY: nothing is posted.
+        // SAFETY: no operation is posted.
         let sent = unsafe { t.send(peer, (1, size.min(64), Leaves::Later), |_| ()) };
         assert_eq!(sent.err(), Some(Status::FATAL), "{size}");
     }
     let mut word = 1u64;
     let local: *mut std::ffi::c_void = (&raw mut word).cast();
     let none = ptr::null_mut();
-    // SAFETY: the word outlives the calls, which post nothing.
+    // SAFETY: the word outlives the calls, which post no operation.
     unsafe {
         let add = BtlAtomicOp::Add;
         let statuses = [
@@ -181,7 +181,7 @@ fn try_all(pair: Pair) {
     t.stats();
     forked(&t.connect(target.address(), 1).unwrap_err());
     let base = window.as_mut_ptr().cast();
-    // SAFETY: nothing is registered.
+    // SAFETY: no memory is registered.
     forked(
         &unsafe { t.register(base, 16, Access::all()) }
             .err()
@@ -192,7 +192,7 @@ fn try_all(pair: Pair) {
     t.flush_for_close();
     forked(&region.close().unwrap_err());
     forked(&t.close().unwrap_err());
-    // As a program that unwinds would.
+    // The drop is the same as in a program that unwinds.
     drop(target);
 }
 
@@ -206,15 +206,15 @@ fn a_child_gets_errors_and_the_parent_goes_on() {
                 pair.exchange(1);
                 let polls = pair.origin.stats().polls;
                 let at = &raw const pair;
-                // SAFETY: the child's copy of the pair, of which it alone has one.
+                // SAFETY: the child has its own copy of the pair, and uses it once.
                 let copy = || unsafe { at.read() };
                 forked(|| try_all(copy()), || ());
                 assert_eq!(pair.origin.stats().polls, polls, "the child counted for it");
                 for value in 2..50 {
                     pair.exchange(value);
                 }
-                // Children that only end, with what libfabric does then, and that only drop what they have.
-                // SAFETY: the harness has nothing that the end of a child would harm.
+                // Some children only exit, which runs libfabric's exit code; other children only drop their
+                // copy. SAFETY: the exit of a child does no harm to the test harness.
                 forked(|| unsafe { libc::exit(0) }, || ());
                 forked(|| drop(copy()), || ());
                 pair.exchange(100);
@@ -224,7 +224,7 @@ fn a_child_gets_errors_and_the_parent_goes_on() {
     }
 }
 
-/// Threads of the parent hold the locks of contexts, and of peers, at any time.
+/// Threads of the parent may hold the locks of contexts and peers at any time.
 #[test]
 fn a_child_does_not_wait_for_threads_of_its_parent() {
     for (provider, same_node) in [("tcp;ofi_rxm", SAME_NODE_OFF), ("shm", SAME_NODE)] {
@@ -243,7 +243,7 @@ fn a_child_does_not_wait_for_threads_of_its_parent() {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let peer = target.connect(address, 7).unwrap();
-                    // SAFETY: connected just now.
+                    // SAFETY: the peer was connected just now.
                     unsafe { target.disconnect(peer) };
                     thread::yield_now();
                 }
@@ -256,7 +256,7 @@ fn a_child_does_not_wait_for_threads_of_its_parent() {
                     let got = target.get(known, local, h.base(), &h, 8, None);
                     assert_eq!(got, Status::FATAL);
                     assert_eq!(target.progress(), 0);
-                    // SAFETY: connected above.
+                    // SAFETY: the peer was connected above.
                     let flushed = target.flush(Some(unsafe { known.as_ref() }));
                     assert_eq!(
                         (flushed, target.flush(None)),
@@ -288,7 +288,7 @@ fn a_child_opens_a_transport_of_its_own() {
                 let word = 77u64;
                 let local = (&raw const word).cast_mut().cast();
                 common::insist(&t, || t.put(peer, local, h.base() + 8, &h, 8, None));
-                // SAFETY: connected above.
+                // SAFETY: the peer was connected above.
                 assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
                 assert_eq!(t.flush(None), Status::SUCCESS);
                 t.close().unwrap();

@@ -39,7 +39,7 @@ fn survives(provider: &str) {
         assert_eq!(t.flush(None), Status::SUCCESS);
     }
 
-    // Stopped first, so that what is posted now stays outstanding; then killed.
+    // The target is stopped first, so that operations posted now stay outstanding, then killed.
     signal(target.child.id(), libc::SIGSTOP);
     let seen = Seen::default();
     let with = seen.completion();
@@ -66,7 +66,7 @@ fn survives(provider: &str) {
             "{provider}: an operation is never reported"
         );
     }
-    // Looks at the peers, after intervals of 250 ms without completions.
+    // The flush checks the peers, after intervals of 250 ms without completions.
     let spent = worked() - before;
     assert!(
         spent < Duration::from_secs(4),
@@ -87,12 +87,14 @@ fn survives(provider: &str) {
 
     let own = region.handle();
     if provider == "udp;ofi_rxd" {
-        // Their other operations wait behind the dead peer's: errors, not hangs.
+        // The provider's other operations wait behind the dead peer's: the calls return errors and
+        // do not hang.
         let refused = t.atomic_fop(mine, out, own.base(), &own, add, 1, None);
         assert_eq!(refused, Status::FATAL, "{provider}");
         assert_eq!(t.flush(None), Status::FATAL, "{provider}");
     } else {
-        // The other peer goes on, and flushes of all no longer wait for the dead one.
+        // Operations to the other peer complete, and flushes of all peers no longer wait for the
+        // dead one.
         for _ in 0..10 {
             insist(&t, || {
                 t.atomic_fop(mine, out, own.base(), &own, add, 1, None)
@@ -132,14 +134,14 @@ fn udp_rxd() {
     survives("udp;ofi_rxd");
 }
 
-/// A process of another node that died before anything reached it, at which the host insists on one put that is too large for a
-/// message: over providers that do not say that a connection is refused.
+/// A process of another node died before the first contact, and the host retries one put that is too large for a message.
+/// The providers do not report that a connection is refused.
 #[test]
 fn dead_before_the_first_put() {
     for provider in ["tcp;ofi_rxm", "net"] {
         let t = open(provider, ThreadLevel::Single, &[]);
         let mut target = Target::start(&t, provider, false);
-        // Its node's number is behind 8 bytes (`core/src/peer/address.rs`).
+        // The number of the address's node follows 8 bytes (`core/src/peer/address.rs`).
         let mut elsewhere = target.address.clone();
         elsewhere[8..16].iter_mut().for_each(|byte| *byte = !*byte);
         let (peer, h) = (t.connect(&elsewhere, 1).unwrap(), target.handle);

@@ -1,4 +1,5 @@
-//! Jobs whose processes are on several hosts, made of Linux namespaces. Skipped if hosts cannot be made.
+//! Jobs whose processes run on several hosts, which are made of Linux namespaces. Skipped if hosts
+//! cannot be made.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +38,8 @@ use driver::{Posted, Rank, Seen};
 use namespaces::{Host, available, serve_as_host};
 use rank::serve_as_rank;
 
-/// Operations of an origin on the other host; the others go on for as long.
+/// The number of operations of an origin on the other host; the other origins continue until it has
+/// ended.
 const OPERATIONS: u32 = 60;
 
 #[test]
@@ -59,7 +61,8 @@ fn two_hosts() -> (Host, Host) {
     (a, b)
 }
 
-/// Origins of one window, some of which are on its owner's host. Returns what all have done.
+/// Runs the origins of one window, some of which are on its owner's host. Returns the counts of all
+/// origins.
 fn mix(owner: &Rank<'_>, near: &[&Rank<'_>], far: &[&Rank<'_>], seed: u64) -> Vec<Tally> {
     println!("seed {seed}");
     let mut number = seed * 10;
@@ -78,7 +81,8 @@ fn mix(owner: &Rank<'_>, near: &[&Rank<'_>], far: &[&Rank<'_>], seed: u64) -> Ve
     tallies
 }
 
-/// While the owner is stopped, a put of a neighbour completes, and one by message does not.
+/// While the owner is stopped, a put of a peer on its host completes, and a put by message does
+/// not.
 fn routes(owner: &Rank<'_>, near: &Rank<'_>, far: &Rank<'_>) {
     owner.signal(libc::SIGSTOP);
     let before = (near.seen(), far.seen());
@@ -98,7 +102,7 @@ fn routes(owner: &Rank<'_>, near: &Rank<'_>, far: &Rank<'_>) {
     assert_eq!(far.seen().pending, 0);
 }
 
-/// One window, whose owner and a neighbour are on one host, and two more origins on another.
+/// One window: its owner and a peer are on one host, and two more origins on another host.
 fn mixed(provider: &str) {
     if !available() {
         return;
@@ -131,18 +135,19 @@ fn mixed_over_net() {
     mixed("net");
 }
 
-/// When a peer on another host is killed.
+/// The time at which a peer on another host is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Killed {
-    /// While it is stopped, with operations sent and gathered.
+    /// The peer is stopped, with operations sent and gathered.
     Met,
-    /// Likewise, before the first answer to this process.
+    /// The peer is stopped before its first answer to this process.
     Unmet,
-    /// Before the operations are posted.
+    /// The peer is killed before the operations are posted.
     Before,
 }
 
-/// Each operation is reported once, and flushes end, without a process id to poll and without a timeout.
+/// Each operation is reported once, and flushes end, without a process id to check and without a
+/// timeout.
 fn killed(provider: &str, when: Killed) {
     if !available() {
         return;
@@ -194,7 +199,7 @@ fn killed(provider: &str, when: Killed) {
     assert_eq!(living.received().0, 3 * 20);
 }
 
-/// The providers whose peers on other hosts are reached by message.
+/// The providers that use messages for peers on other hosts.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
 
 #[test]
@@ -218,7 +223,7 @@ fn killed_before_the_operations() {
     }
 }
 
-/// A link that goes down with operations outstanding, at the origin's end or at the target's.
+/// A link that is cut with operations outstanding, at the origin's end or at the target's.
 struct Cut<'a> {
     end: &'a Host,
     origin: Rank<'a>,
@@ -269,12 +274,12 @@ impl<'a> Cut<'a> {
     }
 }
 
-/// Operations before a link goes down, and after.
+/// The number of operations before and after the cut.
 const FIRST: u32 = 40;
 const THEN: u32 = 1000;
 const LARGE_PUTS: u32 = 4;
 
-/// The ways of what is outstanding when the link goes down.
+/// The carriers of the operations that are outstanding at the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Messages,
@@ -282,8 +287,8 @@ enum Load {
     Provider,
 }
 
-/// Each operation is reported once, after the peer timeout. The provider may still read the data of its own puts, so its
-/// endpoints are closed then, and the transport can no longer be used.
+/// Each operation is reported once, after the peer timeout. The provider may still read the data of its own puts. The
+/// transport therefore closes its endpoints, and can no longer be used.
 fn stays_down(provider: &str, at_origin: bool, load: Load) {
     let hosts = two_hosts();
     let cut = Cut::new(&hosts, provider, at_origin, 2000, load);
@@ -308,7 +313,7 @@ fn stays_down(provider: &str, at_origin: bool, load: Load) {
     assert_eq!(cut.origin.post(1, 1).last, Status::UNREACH, "{provider}");
 }
 
-/// Nothing is lost if the link comes back before the peer timeout.
+/// If the link comes back before the peer timeout, no operation is lost.
 fn comes_back(provider: &str, at_origin: bool) {
     let hosts = two_hosts();
     let cut = Cut::new(&hosts, provider, at_origin, 15_000, Load::Both);
@@ -354,7 +359,7 @@ fn link_that_stays_down_under_large_puts() {
     }
 }
 
-/// No message is on its way then, whose missing answer would tell of the peer.
+/// No message is outstanding then whose missing answer would show the peer's silence.
 #[test]
 fn link_that_stays_down_under_the_providers_puts_alone() {
     if available() {

@@ -7,13 +7,13 @@ use plugin_api::{ApplyRun, MOST_APPLIED};
 use crate::common::prelude::*;
 
 const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
-/// Bytes of the target's window.
+/// The size of the target's window, bytes.
 const BYTES: usize = 16 << 10;
-/// The code of additions byte by byte, and one that the function does not know.
+/// The code of bytewise additions, and a code that the function does not know.
 const ADD_BYTES: u32 = 7;
 const UNKNOWN: u32 = 8;
 
-/// Adds byte by byte.
+/// Adds bytewise.
 unsafe extern "C" fn combine(
     _: *mut c_void,
     code: u32,
@@ -52,16 +52,16 @@ fn open_at(provider: &str, same_node: &(&'static str, Value), level: ThreadLevel
     t
 }
 
-/// Providers, with the ways of one node and without.
+/// The providers, each with and without the transport's own carriers on one node.
 fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
     let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
-    // udp;ofi_rxd does not bear messages beside its atomics.
+    // udp;ofi_rxd does not support messages beside its atomics.
     let far = PROVIDERS.into_iter().filter(|p| *p != "udp;ofi_rxd");
     let all = near.chain(far.map(|p| (p, SAME_NODE_OFF)));
     all.chain([("memory", SAME_NODE)])
 }
 
-/// Whether the provider makes the atomics to a peer.
+/// Whether the provider executes the atomics to a peer.
 fn by_provider(provider: &str, same_node: &(&'static str, Value)) -> bool {
     *same_node == SAME_NODE_OFF && matches!(provider, "sockets" | "shm" | "udp;ofi_rxd")
 }
@@ -87,7 +87,7 @@ fn transfer(op: AtomicOp) -> Change {
     }
 }
 
-/// Whether puts and gets of several runs are commands to a target.
+/// Whether puts and gets of several runs travel as commands to the target.
 fn scatters(provider: &str, same_node: &(&'static str, Value), place: Place) -> bool {
     let by_message = *same_node == SAME_NODE_OFF && matches!(provider, "tcp;ofi_rxm" | "net");
     match place {
@@ -97,7 +97,7 @@ fn scatters(provider: &str, same_node: &(&'static str, Value), place: Place) -> 
     }
 }
 
-/// A random change of bytes that is easily told in advance: no byte carries into the next.
+/// A random change whose result is easy to predict: no byte carries into the next byte.
 fn change(numbers: &mut Numbers) -> Change {
     if numbers.below(4) == 0 {
         let ops = [AtomicOp::Read, AtomicOp::Write];
@@ -123,7 +123,8 @@ fn change(numbers: &mut Numbers) -> Change {
     }
 }
 
-/// Runs that do not overlap, up to a number of bytes. Each is whole elements, or all of them together are.
+/// Runs that do not overlap, with at most `most` bytes. Either every run consists of whole elements, or
+/// all runs together do.
 fn runs(numbers: &mut Numbers, change: &Change, most: u64) -> Vec<ApplyRun> {
     let size = change.size as u64;
     let in_parts = change.datatype.is_none() && numbers.below(2) == 0;
@@ -171,14 +172,14 @@ fn places(runs: &[ApplyRun]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Where the window of a target is.
+/// The location of the target's window.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Place {
     Peer,
     Own,
-    /// In memory of the peer that may be mapped.
+    /// The peer's memory, which the origin may map.
     Shared,
-    /// On a pretended device of the peer, which its copy functions reach.
+    /// A simulated device of the peer, which its copy functions reach.
     Device,
 }
 
@@ -277,7 +278,7 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
         );
     }
     assert_eq!(seen.both(), (asked, 0), "{provider}");
-    // Elements that the provider must change, or a mailbox, are refused, and no others.
+    // Exactly the elements that the provider or a mailbox would have to change are refused.
     let by_others = place == Place::Device || by_provider(provider, same_node);
     assert_eq!(refused > 0, by_others, "{provider}");
     assert!(refused < 75, "{provider}: {refused}");
@@ -293,7 +294,8 @@ fn what_applies_leave_and_return() {
     }
 }
 
-/// What one origin does to one element takes effect in the order of the calls, by atomics and by applies.
+/// The changes of one origin to one element, by atomics and by applies, take effect in the order of the
+/// calls.
 #[test]
 fn applies_and_atomics_keep_their_order() {
     for (provider, same_node) in ways().filter(|(p, s)| !by_provider(p, s)) {
@@ -350,7 +352,7 @@ fn many<'a>(h: &'a Handle, runs: &'a [ApplyRun], operands: &'a [u8], change: Cha
     }
 }
 
-/// Runs that are longer than the longest put by message are no command's.
+/// The transport refuses runs that are longer than the longest put by message.
 #[test]
 fn runs_that_no_message_carries_as_puts_are_refused() {
     for provider in ["tcp;ofi_rxm", "net"] {
@@ -392,7 +394,7 @@ fn runs_that_no_message_carries_as_puts_are_refused() {
     }
 }
 
-/// More than rings, batches and windows hold at a time.
+/// The test makes more applies than rings, batches and windows hold at a time.
 #[test]
 fn many_at_once() {
     let size = 700 * 16;
@@ -423,8 +425,8 @@ fn many_at_once() {
     }
 }
 
-/// In memory that atomics of one transport alone change, vectors and listed elements of several origins and of the target itself exclude
-/// each other, by whichever carrier they come.
+/// The memory is changed only by atomics of one transport. Vectors and listed elements of several origins and of the target
+/// itself exclude each other there, with every carrier.
 #[test]
 fn changes_of_sole_memory_exclude_each_other() {
     const COUNT: usize = 300;
@@ -498,7 +500,7 @@ fn changes_of_sole_memory_exclude_each_other() {
     }
 }
 
-/// Refused at the origin or at the target: told once, without effect.
+/// The origin or the target refuses the apply: one report, and no effect.
 #[test]
 fn refusals() {
     let run = |offset, length| {
@@ -536,7 +538,7 @@ fn refusals() {
         });
         let refused = (seen.all(), seen.status());
         assert_eq!(refused, (1, Status::NOT_SUPPORTED), "{provider}");
-        // The next one is executed.
+        // The next apply is executed.
         let good = many(&h, &inside, &ones, adding(16));
         attended(&b, || {
             insist(&a, || at_once(&good));
@@ -548,7 +550,7 @@ fn refusals() {
     }
 }
 
-/// A peer that is killed with applies outstanding: each is reported once.
+/// A peer is killed while applies are outstanding: each apply is reported once.
 #[test]
 fn a_killed_peer() {
     for provider in ["net", "shm", "memory"] {

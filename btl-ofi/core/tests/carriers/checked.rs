@@ -3,16 +3,16 @@
 
 use crate::common::prelude::*;
 
-/// Words of a transfer that no message carries.
+/// The number of words of a transfer that is too long for a message.
 const LONG: usize = 1 << 17;
 const CHECKED: TransferFlags = TransferFlags::CHECKED;
 
 fn submit(t: &Transport, peer: NonNull<Endpoint>, op: Op<'_>, done: &Seen) -> Status {
-    // SAFETY: callers keep the peer and the buffers until what was submitted has ended.
+    // SAFETY: callers keep the peer and the buffers until the submitted operation has ended.
     unsafe { t.submit(peer, &op.with_completion(done.completion())) }
 }
 
-/// A put and a get of so many words, at the beginning of a region.
+/// A put and a get of all words of `ours`, at the beginning of a region.
 fn both<'a>(h: &'a Handle, ours: &mut [u64]) -> [Op<'a>; 2] {
     let local = (ours.as_mut_ptr().cast::<c_void>(), ptr::null_mut());
     [Op::put, Op::get].map(|op| op(h, h.base(), local, size_of_val(ours)).with_flags(CHECKED))
@@ -24,7 +24,7 @@ fn targets_of_messages_refuse_a_handle_that_ended() {
         let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[]));
         let peer = a.connect(b.address(), 1).unwrap();
         let mut theirs = vec![1u64; LONG];
-        // The same memory, as if it was detached and attached again.
+        // The same memory is registered again, as after a detach and an attach.
         let ended = register(&b, &mut theirs, Access::all());
         let old = ended.handle();
         drop(ended);
@@ -65,7 +65,7 @@ fn targets_of_messages_refuse_a_handle_that_ended() {
     }
 }
 
-/// The kernel copies whatever is at an address.
+/// The kernel copies any bytes at an address.
 #[test]
 fn peers_of_this_node_are_reached_by_memory() {
     let [a, b] = [(); 2].map(|()| open(near(), ThreadLevel::Single, &[]));

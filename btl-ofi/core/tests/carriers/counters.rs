@@ -49,7 +49,7 @@ const RING: usize = Carrier::Ring as usize;
 const CMA: usize = Carrier::Cma as usize;
 const COPY: usize = Carrier::Copy as usize;
 
-/// A flush that lasts is counted before it ends, as it must be for a process that hangs.
+/// A long flush is counted before it ends; otherwise the counters would not show a hanging process.
 #[test]
 fn a_wait_that_lasts() {
     const LONG: u64 = 20_000_000;
@@ -71,7 +71,7 @@ fn a_wait_that_lasts() {
         a.atomic_fop_of(peer, local, h.base(), &h, op, 1, flags, None)
     });
     std::thread::scope(|scope| {
-        // Nobody makes progress at the target until the counters say that the wait lasts.
+        // The target makes no progress until the counters show the wait.
         let flush = scope.spawn(|| a.flush(None));
         let until = Patience::new();
         while a.stats().waited - before.waited < LONG && until.lasts() {
@@ -86,7 +86,7 @@ fn a_wait_that_lasts() {
     close([region], [a, b]);
 }
 
-/// Twenty times a put, a get of 8 bytes, and atomics of 8 and 4 bytes, from one transport to another.
+/// Makes twenty puts, gets of 8 bytes, and atomics of 8 and 4 bytes, from one transport to another.
 fn far(provider: &str, level: ThreadLevel, put_bytes: usize) -> Stats {
     let off = [("btl_ofi_same_node", Value::str("off"))];
     let (a, b, peer, _window, region, _) = linked(64 * 1024, || open(provider, level, &off));
@@ -98,7 +98,7 @@ fn far(provider: &str, level: ThreadLevel, put_bytes: usize) -> Stats {
     stats
 }
 
-/// Puts of 256 bytes that fill one message and a part of a second: nothing else is sent for them.
+/// Puts of 256 bytes fill one message and a part of a second, and cause no further messages.
 #[test]
 fn what_a_full_message_leaves_gathers_too() {
     let off = [("btl_ofi_same_node", Value::str("off"))];
@@ -130,7 +130,7 @@ fn small_ones_by_message_and_large_ones_by_the_provider() {
         let stats = far("tcp;ofi_rxm", level, 8);
         assert_eq!(carried(&stats)[MESSAGE], (80, 20 * 28), "{stats:?}");
         assert_eq!(carried(&stats)[PROVIDER], (0, 0), "{stats:?}");
-        // Several operations gather in a message; a flush needs one at least.
+        // Several operations share a message; a flush needs at least one message.
         assert!((20..=80).contains(&stats.messages), "{stats:?}");
         let stats = far("tcp;ofi_rxm", level, 64 * 1024);
         assert_eq!(carried(&stats)[MESSAGE], (60, 20 * 20), "{stats:?}");
@@ -148,7 +148,7 @@ fn everything_by_the_provider() {
     }
 }
 
-/// The target makes what it finds in time; the rest is revoked.
+/// The target executes the operations that it finds in time; the rest is revoked.
 #[test]
 fn by_ring_and_by_the_kernel() {
     let single = || open(near(), ThreadLevel::Single, &[]);
@@ -158,7 +158,7 @@ fn by_ring_and_by_the_kernel() {
     assert_eq!(before.operations[RING] + before.operations[CMA], 80);
     assert!(before.operations[RING] >= 40, "atomics: {before:?}");
     assert_eq!(before.bytes[RING] + before.bytes[CMA], 20 * 28);
-    // Nobody makes progress at the target.
+    // The target makes no progress.
     let word = 7u64;
     let local = ptr::from_ref(&word).cast_mut().cast();
     for _ in 0..100 {
@@ -185,7 +185,7 @@ fn by_a_copy_within_this_process() {
     close([region], [t]);
 }
 
-/// What was counted for peers that were released stays in the sums.
+/// The sums keep the counts of released peers.
 #[test]
 fn peers_that_go() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -201,7 +201,7 @@ fn peers_that_go() {
     close([region], [t]);
 }
 
-/// Threads with a context each count in shares of their own, some of which have a second page; readers get the sums.
+/// Threads with a context each count in their own counters, some of which have a second page; readers get the sums.
 #[test]
 fn by_several_contexts() {
     const THREADS: u64 = 4;
@@ -262,7 +262,7 @@ fn by_several_contexts() {
     assert!(line["polls"].as_u64().unwrap() >= stats.polls, "{line}");
 }
 
-/// One line of JSON for each transport that closed, with the peers that were released before.
+/// The file gets one line of JSON for each closed transport; its sums include the released peers.
 #[test]
 fn a_file_at_the_end() {
     let path = format!("{}/counters.jsonl", env!("CARGO_TARGET_TMPDIR"));
@@ -293,13 +293,13 @@ fn a_file_at_the_end() {
             (&20.into(), &140.into())
         );
     }
-    // A file that cannot be written costs nothing else.
+    // A file that cannot be written has no other effect.
     let file = [("btl_ofi_stats_file", Value::str("/proc/nowhere"))];
     open(near(), ThreadLevel::Single, &file).close().unwrap();
 }
 
-/// Names that others may have taken, and a file that may not grow: one warning, and nothing is written. Outputs of the process
-/// are what the user asks for.
+/// The test uses file names that others may have taken, and a file that may not grow: the transport warns once and writes
+/// nothing. The user may ask for the outputs of the process.
 #[test]
 fn files_that_are_refused() {
     const INSIDE: &str = "BTL_OFI_TEST_INSIDE";
@@ -312,7 +312,8 @@ fn files_that_are_refused() {
         assert_eq!(lines.matches("\"polls\":").count(), 1, "{output:?}");
         return;
     }
-    // SAFETY: takes a number; this process is the test's own, and ends if an opening waits.
+    // SAFETY: the argument is a number; this process belongs to the test, and ends if an opening
+    // waits.
     unsafe { libc::alarm(60) };
     let warnings: Arc<Mutex<Vec<String>>> = Arc::default();
     let list = Arc::clone(&warnings);
@@ -364,7 +365,7 @@ fn files_that_are_refused() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 
     let t = counting(&precious);
-    // SAFETY: the limit is a local; this process is the test's own.
+    // SAFETY: the limit is a local variable; this process belongs to the test.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
         assert_eq!(libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit), 0);
@@ -380,7 +381,7 @@ fn files_that_are_refused() {
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
-/// More peers than slots: the last ones share one.
+/// The test has more peers than counter slots: the last peers share a slot.
 #[test]
 fn more_peers_than_slots() {
     let t = open("tcp;ofi_rxm", ThreadLevel::Single, &[]);

@@ -7,14 +7,14 @@ const PAGE: usize = 4096;
 const LARGE: usize = 128 * 1024;
 const ROOM: usize = 2 * LARGE + 2 * PAGE;
 
-/// Words that begin with a page, in memory that keeps them.
+/// Words that begin at a page boundary; `keep` owns the memory.
 fn pages(keep: &mut Vec<u64>) -> &mut [u64] {
     keep.resize((ROOM + PAGE) / 8, 0);
     let skipped = keep.as_ptr().align_offset(PAGE);
     &mut keep[skipped..skipped + ROOM / 8]
 }
 
-/// A put or a get, and where its local and its remote side lie in their pages.
+/// A put or a get, with the offsets of its local and its remote side in their pages.
 struct Case {
     put: bool,
     size: usize,
@@ -39,26 +39,26 @@ const CASES: [Case; 12] = {
         }
     }
     [
-        // The peer sends what is got behind 16 bytes.
+        // The peer sends the data of a get behind 16 bytes.
         case(false, LARGE, 0, 0, 2),
         case(false, LARGE, 2048, PAGE - 8, 2),
         case(false, LARGE, 0, 16, 1),
         case(false, LARGE, 2048, 2048, 1),
-        // And this process copies it from there.
+        // This process copies the data from there.
         case(false, LARGE, 40, 2048, 2),
         case(false, LARGE, 48, 2048, 1),
-        // What is put comes behind 40 bytes.
+        // The data of a put comes behind 40 bytes.
         case(true, LARGE, 16, 0, 2),
         case(true, LARGE + 8, 24, 2048, 2),
         case(true, LARGE, 0, 0, 1),
         case(true, LARGE, 2048, 64, 2),
         case(true, LARGE, 2048, 72, 1),
-        // Small ones gain too little.
+        // Small transfers gain too little.
         case(false, LARGE - 8, 0, 0, 1),
     ]
 };
 
-/// Makes the transfer of a case with a callback, or without one and with a flush. Returns how many operations the provider made.
+/// Makes the transfer of a case, either with a callback or with a flush. Returns the number of the provider's operations.
 fn transfer((a, b): (&Transport, &Transport), case: &Case, with_callback: bool, busy: bool) -> u64 {
     let (mut mine, mut theirs) = (Vec::new(), Vec::new());
     let (mine, theirs) = (pages(&mut mine), pages(&mut theirs));
@@ -131,7 +131,7 @@ fn slow_copies_are_made_in_two_parts() {
     }
 }
 
-/// Where the data comes to lie over a busy connection is not known.
+/// The position of the data over a busy connection is not known.
 #[test]
 fn busy_connections_get_one_part() {
     let off = [("btl_ofi_same_node", Value::str("off"))];
@@ -140,7 +140,8 @@ fn busy_connections_get_one_part() {
     close([], [a, b]);
 }
 
-/// The peer is killed with a transfer in two parts outstanding: the transfer is reported once, as failed.
+/// The peer is killed while a transfer in two parts is outstanding: the transfer is reported once, as
+/// failed.
 #[test]
 fn a_killed_peer_fails_it_once() {
     for provider in ["tcp;ofi_rxm", "net"] {
@@ -154,7 +155,8 @@ fn a_killed_peer_fails_it_once() {
             let first = mine.as_mut_ptr().cast();
             insist(&t, || t.get(peer, first, h.base(), &h, LARGE, None));
             assert_eq!(t.flush(None), Status::SUCCESS);
-            // Behind 16 bytes a get would be copied slowly to byte 40 of a page, and behind 40 a put from byte 16.
+            // Without a head, a get, which comes behind 16 bytes, would be copied slowly to byte 40 of a page, and
+            // a put, which comes behind 40 bytes, from byte 16.
             let local = mine
                 .as_mut_ptr()
                 .wrapping_byte_add(if put { 16 } else { 40 });
@@ -176,7 +178,7 @@ fn a_killed_peer_fails_it_once() {
                 seen.all() != 0
             });
             assert_eq!((seen.all(), seen.failed()), (1, 1), "{provider}, {put}");
-            // Nothing is outstanding any more.
+            // No operation is outstanding.
             assert_eq!(t.flush(None), Status::SUCCESS, "{provider}, {put}");
             drop(target);
             t.close().unwrap();

@@ -36,7 +36,7 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     let region = unsafe { t.register(window.as_mut_ptr().cast(), bytes, access) }.unwrap();
     let h = region.handle();
     let at = |i: u64| base + i * 8;
-    // SAFETY: the window is only changed by operations that were flushed before.
+    // SAFETY: only operations that were flushed before change the window.
     let word = |i: u64| unsafe { ptr::read_volatile((base as *const u64).add(i as usize)) };
 
     let mut source: Vec<u64> = (0..2048).map(|i| i * 0x0101_0101_0101).collect();
@@ -135,7 +135,7 @@ fn every_operation(provider: &'static str, level: ThreadLevel) {
     assert_eq!(t.flush(None), Status::SUCCESS);
     assert_eq!(before[..n], doubles.map(|d| d + 1.0)[..n]);
 
-    // What lies outside the region is refused before anything is sent.
+    // The transport refuses operations outside the region before it sends anything.
     let end = base + bytes as u64;
     let outside = Status::VALUE_OUT_OF_BOUNDS;
     for (address, size) in [(end, 1), (base - 1, 1), (end - 4, 8), (base, bytes + 1)] {
@@ -183,7 +183,7 @@ fn udp_rxd() {
     every_operation(PROVIDERS[3], ThreadLevel::Multiple);
 }
 
-/// The first operation ever sent to a peer may be a fetch.
+/// The first operation to a peer may be a fetch.
 #[test]
 fn a_fetch_comes_first() {
     for provider in PROVIDERS {
@@ -241,7 +241,8 @@ fn contexts_of_a_scalable_endpoint() {
     assert_eq!(window.load(Ordering::Relaxed), 4);
 }
 
-/// A host that makes no progress has the callbacks of operations made within the call all the same.
+/// The callbacks of operations that complete within the call run even if the host makes no
+/// progress.
 #[test]
 fn callbacks_of_copies_do_not_pile_up() {
     const THRESHOLD: u32 = 50;
@@ -293,7 +294,7 @@ fn a_provider_that_does_not_exist_is_named() {
     );
 }
 
-/// A region of no bytes has no key of the provider's, and must not stand in for one that has.
+/// The provider has no key for an empty region, which must not replace a region with a key.
 #[test]
 fn an_empty_region_displaces_no_other() {
     for provider in PROVIDERS {

@@ -10,7 +10,7 @@ fn single(provider: &str) -> Transport {
     open(provider, ThreadLevel::Single, &[])
 }
 
-/// Two transports; the second has a window that the first reaches.
+/// Two transports; the first can access the second's window.
 struct Pair {
     a: Transport,
     b: Transport,
@@ -116,7 +116,7 @@ fn transfers_of_all_sizes() {
     }
 }
 
-/// Atomics are executed in the order in which they were issued, also across messages, and none is lost or made twice.
+/// Atomics are executed in the order of issue, also across messages; each is executed once.
 #[test]
 fn atomics_keep_their_order() {
     const MANY: usize = 5000;
@@ -140,7 +140,8 @@ fn atomics_keep_their_order() {
     }
 }
 
-/// Operations that the target refuses, between others in the same message: each is reported once, the others are made.
+/// The target refuses operations between others in the same message: each operation is reported once, and the others
+/// are executed.
 #[test]
 fn refusals_among_others() {
     for provider in PROVIDERS {
@@ -183,7 +184,8 @@ fn refusals_among_others() {
     }
 }
 
-/// More operations than there is room for: they are refused for the moment and made in the end, and many share a message.
+/// More operations than there is room for: the transport refuses some with OUT_OF_RESOURCE, but all are executed in the
+/// end, and many share a message.
 #[test]
 fn room_comes_back() {
     const MANY: u32 = 20_000;
@@ -224,7 +226,7 @@ fn room_comes_back() {
     }
 }
 
-/// A released peer is connected again, as is a new process at the place of an old one.
+/// A released peer is connected again, and a new process is connected in the place of an old one.
 #[test]
 fn peers_come_and_go() {
     for provider in PROVIDERS {
@@ -252,7 +254,8 @@ fn peers_come_and_go() {
     }
 }
 
-/// Messages off at one side only is refused; off at both sides, the provider serves, if it can.
+/// A pair with messages off at only one side is refused. With messages off at both sides, the
+/// provider serves the pair if it can.
 #[test]
 fn both_sides_agree() {
     const OFF: (&str, Value) = ("btl_ofi_message_limit", Value::Unsigned(0));
@@ -280,7 +283,7 @@ fn both_sides_agree() {
     drop(region);
 }
 
-/// Two transports know each other. One releases the other, which forgets an address that is also that of its own peer.
+/// Two transports know each other. One releases the other, and forgets an address that is also its own peer's.
 #[test]
 fn one_side_leaves() {
     for provider in PROVIDERS {

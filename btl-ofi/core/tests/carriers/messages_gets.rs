@@ -1,4 +1,5 @@
-//! Gets that travel as messages: which sizes do, many whose answers share messages, and refusals among them.
+//! Gets that travel as messages: their sizes, many gets whose answers share messages, and refusals among
+//! them.
 
 use crate::common::prelude::*;
 
@@ -39,7 +40,8 @@ fn get(
     insist(t, || t.get(peer, local, at, h, size, None));
 }
 
-/// The largest get by message is four times the largest put over net, and as large over rxm.
+/// The largest get by message is four times the largest put over net, and as large as the largest
+/// put over rxm.
 #[test]
 fn sizes_that_are_messages() {
     for (provider, limit, most) in [
@@ -82,7 +84,7 @@ fn sizes_that_are_messages() {
     }
 }
 
-/// Gets of random sizes up to the largest; some name a region that is gone.
+/// Gets of random sizes up to the largest; some name a deregistered region.
 #[test]
 fn many_at_a_time() {
     for (provider, limit, most) in [

@@ -8,16 +8,16 @@ use crate::common::prelude::*;
 const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
 const SIZES: [usize; 7] = [0, 1, 8, 40, 4096, 4097, 65536];
 const LARGEST: usize = 65536;
-/// Puts of one round, each with a place of its own.
+/// The number of puts of one round, each with its own place.
 const PUTS: usize = 24;
 
-/// Providers, with the ways of one node and without.
+/// The providers, each with and without the transport's own carriers on one node.
 fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
     let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
     near.chain(PROVIDERS.into_iter().map(|p| (p, SAME_NODE_OFF)))
 }
 
-/// An origin of a thread level, and a target that it has connected.
+/// An origin with a thread level, and a target that it has connected.
 fn pair(
     provider: &str,
     same_node: (&'static str, Value),
@@ -33,7 +33,7 @@ fn source(from: &[u8]) -> (*mut c_void, *mut plugin_api::Handle) {
     (from.as_ptr().cast_mut().cast(), ptr::null_mut())
 }
 
-/// A put to a peer's window and the counter that it raises, at offsets in two regions.
+/// A put to a peer's window, and the counter that it raises, at offsets in two regions.
 struct Put<'a> {
     to: (&'a Handle, usize),
     counter: (&'a Handle, usize),
@@ -55,32 +55,33 @@ impl Put<'_> {
             address: counter.base() + place as u64,
             add: self.add,
         };
-        // SAFETY: the tests keep what they pass until it is done.
+        // SAFETY: the tests keep the buffers and handles until the put is complete.
         unsafe { t.put_notify(peer, &op.with_completion(done), &notice) }
     }
 }
 
-/// A size, or the largest put of the provider if that is smaller.
+/// `size`, or the provider's largest put if that is smaller.
 fn fit(t: &Transport, size: usize) -> usize {
     size.min(t.capabilities().put_limit / 8 * 8)
 }
 
 fn content(seed: u64, i: usize, size: usize) -> Vec<u8> {
     let first = seed as usize + 31 * i;
-    // Never 0, which memory holds before.
+    // No byte is 0, the initial content of the window.
     (0..size)
         .map(|at| ((first + 7 * at) % 255 + 1) as u8)
         .collect()
 }
 
-/// The target's memory as others change it.
+/// The target's memory, which others change.
 struct Looked(*const u8, *const AtomicU64);
 
 // SAFETY: the memory is read only, by volatile and atomic reads.
 unsafe impl Sync for Looked {}
 
 impl Looked {
-    /// Looks at the counters until all are raised; the bytes of each must be there when it is first seen.
+    /// Polls the counters until all are raised; the bytes of a put must be there when its counter is
+    /// first seen raised.
     fn watch(&self, adds: &[u64], sent: &[Vec<u8>], provider: &str) {
         let deadline = Patience::new();
         let mut left: Vec<usize> = (0..adds.len()).collect();
@@ -168,7 +169,7 @@ fn the_count_never_comes_before_the_bytes() {
     }
 }
 
-/// Once a flush returns, the target sees bytes and counter, without further progress.
+/// After a flush, the target sees bytes and counter without further progress.
 #[test]
 fn a_flush_waits_for_both() {
     const COUNTER: usize = 10_000;
@@ -204,7 +205,7 @@ fn a_flush_waits_for_both() {
     }
 }
 
-/// A transport notifies itself.
+/// A transport puts with notification to itself.
 #[test]
 fn to_oneself() {
     for (provider, same_node) in ways() {
@@ -242,7 +243,7 @@ fn region_bytes(h: &Handle) -> *const u8 {
     ptr::with_exposed_provenance(h.base() as usize)
 }
 
-/// Whatever is wrong with the put or with its counter is told before anything happens.
+/// An invalid put or counter is refused without any effect.
 #[test]
 fn refusals_have_no_effect() {
     for (provider, same_node) in ways() {

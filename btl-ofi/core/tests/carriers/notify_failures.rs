@@ -6,7 +6,7 @@ fn outcomes(n: usize) -> Vec<Seen> {
     (0..n).map(|_| Seen::default()).collect()
 }
 
-/// The status of an operation that was told once.
+/// The status of an operation that was reported once.
 fn status(outcome: &Seen) -> Status {
     assert_eq!(outcome.all(), 1, "told once");
     outcome.status()
@@ -23,8 +23,8 @@ fn put<'a>(h: &'a Handle, from: &[u8], counter: &'a Handle, word: u64) -> (Op<'a
     (Op::put(h, h.base(), local, from.len()), notice)
 }
 
-/// The target has deregistered the window of some puts, and the counter of others. They travel in the same messages as puts
-/// that are executed.
+/// The target has deregistered the window of some puts, and the counter of others. The refused puts travel in the same
+/// messages as puts that are executed.
 #[test]
 fn deregistered_memory() {
     const MANY: usize = 120;
@@ -82,7 +82,8 @@ fn deregistered_memory() {
     }
 }
 
-/// The provider refuses the put at the target: the counter is not raised. shm and rxd never answer such a put.
+/// The provider refuses the put at the target, so the counter is not raised. The providers shm and rxd never
+/// answer such a put.
 #[test]
 fn a_put_that_the_provider_fails() {
     let provider = "sockets";
@@ -140,8 +141,8 @@ fn killed(provider: &str, same_node: (&'static str, Value), stopped: bool) {
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
     if stopped {
-        // What is posted now stays outstanding.
-        // SAFETY: our own child, not yet waited for.
+        // The signal keeps the puts below outstanding. SAFETY: the process is this test's child and
+        // has not been waited for.
         unsafe { libc::kill(target.child.id() as libc::pid_t, libc::SIGSTOP) };
     }
     let mut posted = vec![true; 8];
@@ -179,7 +180,8 @@ fn killed(provider: &str, same_node: (&'static str, Value), stopped: bool) {
     drop(t.close());
 }
 
-/// A target is killed with puts under way, and before others: each is reported once or refused.
+/// A target is killed while puts are outstanding and before others are posted: each put is reported
+/// once or refused.
 #[test]
 fn killed_targets() {
     for provider in ["tcp;ofi_rxm", "net", "sockets", "shm"] {

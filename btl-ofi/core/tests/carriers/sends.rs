@@ -20,7 +20,7 @@ fn single(provider: &str) -> Transport {
     two_sided(provider, ThreadLevel::Single)
 }
 
-/// Sends when there is room.
+/// Sends a message once there is room.
 fn send(t: &Transport, peer: NonNull<Endpoint>, tag: u8, bytes: &[u8]) {
     insist(t, || try_send(t, peer, tag, bytes));
 }
@@ -36,7 +36,7 @@ fn try_to_send(
     (tag, leaves): (u8, Leaves),
     bytes: &[u8],
 ) -> Result<Sent, Status> {
-    // SAFETY: the tests keep endpoints connected while they use them; the copy has the size that is stated.
+    // SAFETY: the tests keep endpoints connected while they use them; the copy has the stated size.
     unsafe {
         t.send(peer, (tag, bytes.len(), leaves), |to| {
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -44,7 +44,7 @@ fn try_to_send(
     }
 }
 
-/// What a transport received: the sender, the tag and the bytes.
+/// The messages that a transport received: the sender, the tag and the bytes.
 #[derive(Default)]
 struct Inbox {
     all: Mutex<Vec<(usize, u8, Vec<u8>)>>,
@@ -78,7 +78,8 @@ fn content(number: usize, size: usize) -> Vec<u8> {
     (0..size).map(|i| (number * 31 + i * 7) as u8).collect()
 }
 
-/// Messages of all sizes arrive complete, in order, from the endpoint that the receiver knows, mixed with puts.
+/// Messages of all sizes, mixed with puts, arrive complete, in order, and from the endpoint that the receiver
+/// knows.
 fn in_order(provider: &str, seed: u64, settings: &[(&str, Value)]) {
     const MANY: usize = 1000;
     let settings = [&[("btl_ofi_mode", Value::Int(2))], settings].concat();
@@ -136,7 +137,8 @@ fn what_has_left_needs_no_progress() {
         let inbox = Inbox::of(&b);
         let mut sizes = vec![8, 8, 8, 15_000, 60_000, 100_000, 100_000];
         sizes.extend([8; 50]);
-        // The first messages wait for a connection, and all are behind each other.
+        // The first messages wait for a connection, and each later message waits for the earlier
+        // ones.
         let mut last = Sent::Left;
         let mut came = 0;
         let mut later = |last: &mut Sent, size| {
@@ -161,8 +163,9 @@ fn what_has_left_needs_no_progress() {
             b.progress();
         }
         inbox.wait(&b, sent);
-        // Refused while much is unanswered; then it waits, as pml/ob1 has it. Each arrives before the next one is sent: messages
-        // added faster than answers come keep the window full, and none leaves at once.
+        // The send is refused while many messages are unanswered; the test then waits, as pml/ob1 does. Each message
+        // arrives before the next is sent. If the test sent faster than the answers come, the window would stay full, and
+        // no message would leave at once.
         let deadline = Patience::new();
         let at_once = loop {
             match try_to_send(&a, peer, (0, Leaves::Now), b"now") {
@@ -181,7 +184,8 @@ fn what_has_left_needs_no_progress() {
     }
 }
 
-/// A message behind a large put has left when the provider says so: part of the put may still wait for progress.
+/// A message behind a large put leaves only when the provider reports it, because a part of the put may still
+/// wait for progress.
 #[test]
 fn what_is_behind_a_put_has_not_left() {
     for provider in ["tcp;ofi_rxm", "net"] {
@@ -200,7 +204,7 @@ fn what_is_behind_a_put_has_not_left() {
         let from = vec![1u64; 2 << 20];
         let size = size_of_val(&*from);
         let (to, local) = (h.base(), from.as_ptr().cast_mut().cast());
-        // They know each other, and all is answered.
+        // Both sides know each other, and every message is answered.
         attended(&b, || {
             send(&a, peer, 0, b"first");
             inbox.wait(&a, 1);
@@ -227,7 +231,7 @@ fn what_is_behind_a_put_has_not_left() {
     }
 }
 
-/// Also where one long message fills the window, or three do.
+/// Messages also leave if one or three long messages fill the window.
 #[test]
 fn small_windows_do_not_hold_messages_up() {
     for provider in ["tcp;ofi_rxm", "net"] {
@@ -238,14 +242,14 @@ fn small_windows_do_not_hold_messages_up() {
     }
 }
 
-/// What `reply` needs: the transport, its peer, and how many messages came.
+/// The arguments of `reply`: the transport, its peer, and the number of received messages.
 struct Replier {
     t: Transport,
     peer: NonNull<Endpoint>,
     count: AtomicUsize,
 }
 
-// SAFETY: the pointer is used by transports only, which may be called by any thread.
+// SAFETY: only transports that any thread may call use the pointer.
 unsafe impl Sync for Replier {}
 
 impl Receives for Replier {
@@ -256,12 +260,12 @@ impl Receives for Replier {
             let sent = try_send(&self.t, self.peer, tag - 1, bytes);
             assert_eq!(sent, Status::SUCCESS);
         }
-        // Delivers nothing, because a message is being delivered.
+        // This progress delivers nothing, because a message is being delivered.
         self.t.progress();
     }
 }
 
-/// The receiving function replies, and makes progress, on both sides.
+/// The receiving function replies and makes progress, on both sides.
 #[test]
 fn replies_from_within() {
     for provider in PROVIDERS {
@@ -316,7 +320,8 @@ fn senders_become_known() {
     }
 }
 
-/// A receiver that makes no progress: its sender has bounded room, and everything arrives once there is progress.
+/// The receiver makes no progress: its sender has bounded room, and every message arrives once the receiver makes
+/// progress.
 #[test]
 fn room_is_bounded() {
     for provider in ["tcp;ofi_rxm", "net", "shm"] {
@@ -348,7 +353,7 @@ fn threads_send_and_receive() {
     const THREADS: usize = 3;
     const MANY: usize = 1500;
     struct Shared(NonNull<Endpoint>);
-    // SAFETY: transports of this level may be called with the endpoint by any thread.
+    // SAFETY: at this thread level, any thread may call the transport with the endpoint.
     unsafe impl Sync for Shared {}
     for provider in ["tcp;ofi_rxm", "net", "shm"] {
         let level = ThreadLevel::Multiple;
@@ -383,7 +388,8 @@ fn threads_send_and_receive() {
     }
 }
 
-/// One side alone in a two-sided mode, a mode without sends, messages that are too long.
+/// The test covers a two-sided mode at one side only, a mode without sends, and messages that are
+/// too long.
 #[test]
 fn misuse_is_refused() {
     let (a, b) = (single("net"), open("net", ThreadLevel::Single, &[]));
@@ -403,7 +409,7 @@ fn misuse_is_refused() {
         &[("btl_ofi_mode", Value::Int(1))],
     );
     assert_eq!(only.capabilities().flags, ModuleFlags::SEND);
-    // A message to oneself.
+    // A message to the transport itself.
     let inbox = Inbox::of(&a);
     send(&a, own, 9, b"to myself");
     inbox.wait(&a, 1);
@@ -413,14 +419,15 @@ fn misuse_is_refused() {
     );
 }
 
-/// Messages without a function are dropped, and others arrive once there is one.
+/// Messages without a receiving function are dropped; later messages arrive once there is a
+/// function.
 #[test]
 fn without_a_function_messages_are_dropped() {
     let (a, b, peer, _window, region, h) = linked(1, || single("net"));
     let value = 1u64;
     attended(&b, || {
         send(&a, peer, 0, b"lost");
-        // An operation behind it, whose end says that the target has executed the batch before.
+        // A later operation, whose completion shows that the target has executed the earlier batch.
         let local = ptr::from_ref(&value).cast_mut().cast();
         insist(&a, || a.put(peer, local, h.base(), &h, 8, None));
         assert_eq!(a.flush(None), Status::SUCCESS);

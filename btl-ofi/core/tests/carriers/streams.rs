@@ -8,14 +8,14 @@ use crate::common::prelude::*;
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
 /// The smallest transfer that counts in the window.
 const SMALLEST: usize = 64 * 1024;
-/// Words that each transfer may take.
+/// The number of words that each transfer may use.
 const ROOM: usize = 160 * 1024;
 
 fn window(bytes: u64) -> (&'static str, Value) {
     ("btl_ofi_stream_window", Value::Unsigned(bytes))
 }
 
-/// One of many transfers: its bytes, where it begins in its room, and whether it is a put.
+/// One of many transfers: whether it is a put, its size, and its offset in its room.
 struct Transfer {
     put: bool,
     size: usize,
@@ -38,7 +38,7 @@ impl Transfer {
     }
 }
 
-/// What lies at a byte before it is put or got.
+/// The byte at an offset before the transfer.
 fn content(at: usize) -> u8 {
     (at as u64)
         .wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -51,7 +51,8 @@ fn fill(words: &mut [u64], with: impl Fn(usize) -> u8) {
     }
 }
 
-/// Makes all transfers at a time, half of them with a callback, and checks every byte of both sides.
+/// Makes all transfers at the same time, half of them with a callback, and checks every byte of both
+/// sides.
 fn make((a, b): (&Transport, &Transport), address: &[u8], transfers: &[Transfer]) {
     let mut mine = vec![0u64; ROOM * transfers.len()];
     let mut theirs = vec![0u64; ROOM * transfers.len()];
@@ -125,7 +126,7 @@ fn many_at_a_time_bring_their_bytes() {
     }
 }
 
-/// The address of a peer, as if it were of another machine.
+/// The address of a peer, changed to look like an address on another machine.
 fn elsewhere(address: &[u8]) -> Vec<u8> {
     let length = |at: usize| usize::from(u16::from_le_bytes([address[at], address[at + 1]]));
     let machine = 52 + length(44) + length(50);
@@ -134,7 +135,7 @@ fn elsewhere(address: &[u8]) -> Vec<u8> {
     other
 }
 
-/// How many operations the provider makes of a put of `size` bytes to a peer, whose address `seen_as` may change.
+/// The number of provider operations of a put of `size` bytes to a peer, whose address `seen_as` may change.
 fn pieces(provider: &str, seen_as: fn(&[u8]) -> Vec<u8>, bytes: u64, size: usize) -> u64 {
     let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[window(bytes)]));
     let before = a.stats().operations[Carrier::Provider as usize];
@@ -149,7 +150,8 @@ fn pieces(provider: &str, seen_as: fn(&[u8]) -> Vec<u8>, bytes: u64, size: usize
     made
 }
 
-/// The window decides how many pieces a transfer has; a short one may be at the beginning. Other machines have no window.
+/// The window decides the number of pieces of a transfer; the first piece may be short. The window does not apply to
+/// other machines.
 #[test]
 fn the_window_divides() {
     const SIZE: usize = 1 << 20;
@@ -167,8 +169,8 @@ fn the_window_divides() {
     }
 }
 
-/// While the peer takes nothing, transfers wait until the queue is full and a further transfer is refused for the
-/// moment. Then all of them arrive.
+/// While the peer receives nothing, transfers wait until the queue is full and a further transfer is refused with
+/// OUT_OF_RESOURCE. Later all transfers arrive.
 #[test]
 fn a_long_queue_refuses_and_loses_nothing() {
     let [a, b] = [(); 2].map(|()| open("net", ThreadLevel::Single, &[]));
@@ -202,7 +204,7 @@ fn a_long_queue_refuses_and_loses_nothing() {
     close([region], [a, b]);
 }
 
-/// A target that was reached once and is stopped now.
+/// A target that was contacted once and is stopped now.
 fn stopped_target<'a>(
     t: &'a Transport,
     provider: &str,
@@ -234,7 +236,7 @@ fn post_many(
     }
 }
 
-/// Transfers that are on the way and those that wait are reported once, as failed, when their peer is killed.
+/// Sent and waiting transfers are reported once, as failed, when their peer is killed.
 #[test]
 fn a_killed_peer_fails_those_that_wait() {
     const COUNT: u32 = 40;
@@ -263,8 +265,8 @@ fn a_killed_peer_fails_those_that_wait() {
     }
 }
 
-/// A peer that never took anything is given up alone: a transfer that waits for its first piece to be taken is not at the provider,
-/// so the endpoints stay open for the others.
+/// A peer that never received anything is given up alone. A transfer that waits for its first piece is not at the provider,
+/// so the endpoints stay open for the other peers.
 #[test]
 fn a_silent_peer_with_nothing_on_the_way_is_given_up_alone() {
     let t = open(
@@ -276,7 +278,7 @@ fn a_silent_peer_with_nothing_on_the_way_is_given_up_alone() {
         ],
     );
     let mut memory = vec![0u64; 128 * 1024 / 8 + 1024];
-    // As a large block of malloc lies: a first piece goes alone.
+    // The memory has the alignment of a large malloc block, so the first piece is sent alone.
     let skipped = (4096 + 16 - memory.as_ptr() as usize % 4096) % 4096 / 8;
     let mine = &mut memory[skipped..][..128 * 1024 / 8];
     let (lost, kept) = (Seen::default(), Seen::default());
@@ -295,7 +297,8 @@ fn a_silent_peer_with_nothing_on_the_way_is_given_up_alone() {
     t.close().unwrap();
 }
 
-/// A peer that is released while it takes nothing: those that wait are reported, and the transport closes.
+/// A peer is released while it receives nothing: the waiting transfers are reported, and the transport
+/// closes.
 #[test]
 fn a_released_peer_ends_those_that_wait() {
     const COUNT: u32 = 40;
@@ -304,13 +307,14 @@ fn a_released_peer_ends_those_that_wait() {
     let seen = Seen::default();
     let target = stopped_target(&t, "net", &mut mine, &seen);
     post_many(&t, (target.peer, &target.handle), &mut mine, &seen, COUNT);
-    // SAFETY: connected once; what is outstanding keeps its buffers until the transport is closed.
+    // SAFETY: the peer was connected once; outstanding operations keep their buffers until the
+    // transport is closed.
     let status = unsafe { t.disconnect(target.peer) };
     assert_eq!(status, Status::TIMEOUT);
     for _ in 0..100 {
         t.progress();
     }
-    // Four or so were on the way; a late completion may still come for those.
+    // About four transfers were sent, and may still complete late.
     assert!(seen.failed() >= COUNT - 8, "{:?}", seen.both());
     assert!(seen.all() <= 1 + COUNT);
     drop(target);

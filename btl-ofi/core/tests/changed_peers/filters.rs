@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// Has the kernel refuse a system call of this thread from now on: `action` of a seccomp filter.
+/// Makes the kernel refuse a system call of this thread from now on; `action` is the action of a
+/// seccomp filter.
 pub(super) fn refuse(call: libc::c_long, action: u32) {
     let statement = |code: u32, jt, jf, k| libc::sock_filter {
         code: code as u16,
@@ -52,8 +53,8 @@ fn a_filter_may_forbid_writing() {
     t.close().unwrap();
 }
 
-/// Puts that wait in the ring for a target that does not progress are not lost when the kernel, which is
-/// to make them instead, refuses; the target makes them later.
+/// Puts wait in the ring for a target that makes no progress. If the kernel refuses to execute the puts
+/// instead, they are not lost; the target executes them later.
 #[test]
 fn what_the_kernel_refuses_waits_for_the_target() {
     let t = opened();
@@ -83,7 +84,8 @@ fn what_the_kernel_refuses_waits_for_the_target() {
     t.close().unwrap();
 }
 
-/// Puts that only the target can make, and that its queue takes no more, are refused until it makes progress.
+/// Only the target can execute the puts, and its queue is full: further puts are refused until the target
+/// makes progress.
 #[test]
 fn what_has_no_room_in_the_queue() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -105,7 +107,8 @@ fn what_has_no_room_in_the_queue() {
     t.close().unwrap();
 }
 
-/// A filter that was there before allows reading: the peer is not taken for one that the kernel reaches.
+/// A filter that existed before allows reading but not writing: the transport does not count the peer as
+/// reachable by the kernel.
 #[test]
 fn a_filter_may_forbid_writing_from_the_start() {
     let t = opened();
@@ -119,7 +122,7 @@ fn a_filter_may_forbid_writing_from_the_start() {
     t.close().unwrap();
 }
 
-/// What a transport says that opens where the kernel copies nothing.
+/// The message of a transport that opens where the kernel refuses copies.
 #[test]
 fn a_transport_says_that_the_kernel_copies_nothing() {
     let t = opened();

@@ -8,12 +8,13 @@ use btl_ofi::Transport;
 
 use super::reference::Numbers;
 
-/// Lets `t` make progress meanwhile.
+/// Runs `run` while another thread makes progress of `t`.
 pub(crate) fn attended<T>(t: &Transport, run: impl FnOnce() -> T) -> T {
     beside(thread::yield_now, t, run)
 }
 
-/// Lets `t` make progress meanwhile, but now and then for as long as others wait for it, or much longer.
+/// Runs `run` while another thread makes progress of `t` at random intervals, which may exceed the time
+/// for which others wait.
 pub(crate) fn attended_at_times<T>(t: &Transport, run: impl FnOnce() -> T) -> T {
     let mut numbers = Numbers(1);
     let pause = move || {
@@ -38,7 +39,7 @@ fn beside<T>(mut between: impl FnMut() + Send, t: &Transport, run: impl FnOnce()
                 between();
             }
         });
-        // Also when the test fails, or the scope would wait for ever.
+        // The flag is set even if the test fails, because the scope would otherwise wait forever.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         stop.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|e| std::panic::resume_unwind(e))

@@ -13,13 +13,14 @@ const NONE: Local = std::ptr::null_mut();
 type Local = *mut plugin_api::Handle;
 type Done = Option<Completion>;
 
-/// Tries the quick paths of a call in the order of a door's table. `$route` says
-/// whether the provider serves the peer, `$put` whether a transfer is a put, `$no_callback`, if it is given, whether there is no callback.
+/// Tries the fast paths of a call in the order of a door's table. `$route` says whether the provider serves the peer,
+/// `$put` whether a transfer is a put, and `$no_callback`, if given, whether there is no callback.
 macro_rules! quick {
     ($transport:expr, $route:ident, $call:ident $(($put:literal))?, $arguments:tt $(, $no_callback:expr)?) => {{
         let (t, (peer, ..)) = ($transport, $arguments);
         let no_callback = false $(|| $no_callback)?;
-        // SAFETY: the constants are the transport's, and the test keeps the rest, as the trait asks.
+        // SAFETY: the constants belong to the transport, and the test keeps the buffers and the peer, as the trait
+        // requires.
         unsafe {
             match (t.is_threaded(), t.uses_messages()) {
                 (false, false) if peer.as_ref().$route::<false>() => {
@@ -47,14 +48,14 @@ macro_rules! quick {
 
 /// The operations of a transport. Local buffers are not registered unless a handle is given.
 ///
-/// No function is unsafe, though [`Transport::submit`] is: whoever calls one in a test keeps the peer connected and what is
-/// passed by pointer until the operation is done.
+/// No function is unsafe, although [`Transport::submit`] is: the calling test keeps the peer connected and the buffers
+/// valid until the operation is complete.
 #[allow(clippy::too_many_arguments, reason = "the parameters of the BTL")]
 pub(crate) trait Calls {
     fn transport(&self) -> &Transport;
 
     fn submitted(&self, peer: NonNull<Endpoint>, op: Op<'_>, done: Done) -> Status {
-        // SAFETY: the test keeps the peer and the buffers of the request, as this trait asks.
+        // SAFETY: the test keeps the peer and the buffers of the request, as this trait requires.
         unsafe { self.transport().submit(peer, &op.with_completion(done)) }
     }
 
@@ -122,7 +123,7 @@ pub(crate) trait Calls {
         self.submitted(peer, Op::get(h, at, (local, handle), size), done)
     }
 
-    /// On a word of 64 bits.
+    /// An atomic on a word of 64 bits.
     fn atomic_op(
         &self,
         peer: NonNull<Endpoint>,
@@ -158,7 +159,7 @@ pub(crate) trait Calls {
         })
     }
 
-    /// On a word of 64 bits.
+    /// A fetching atomic on a word of 64 bits.
     fn atomic_fop(
         &self,
         peer: NonNull<Endpoint>,
@@ -196,7 +197,7 @@ pub(crate) trait Calls {
         })
     }
 
-    /// On a word of 64 bits.
+    /// A compare-and-swap on a word of 64 bits.
     fn atomic_cswap(
         &self,
         peer: NonNull<Endpoint>,

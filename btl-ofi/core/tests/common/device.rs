@@ -6,15 +6,15 @@ use std::ptr;
 
 use plugin_api::{IoVec, hmem_iface};
 
-/// Added to an address of this process: the sum is no valid address for a processor.
+/// The offset that is added to an address of this process; a processor cannot access the sum.
 const SHIFT: u64 = 1 << 60;
 
-/// Where the device has this memory.
+/// The device address of this memory.
 pub(crate) fn address(host: *mut c_void) -> *mut c_void {
     ptr::without_provenance_mut(host.expose_provenance() + SHIFT as usize)
 }
 
-/// Gives each piece of a transfer to `copy`: where it lies in this process, and its bytes.
+/// Passes each piece of a transfer to `copy`: its address in this process, and its bytes.
 ///
 /// # Safety
 /// The vectors have `count` elements.
@@ -28,7 +28,7 @@ unsafe fn pieces(
 ) -> isize {
     let mut done = 0;
     for i in 0..count {
-        // SAFETY: the caller vouches for the vectors.
+        // SAFETY: the caller guarantees the length of the vectors.
         let (run, kind) = unsafe { (*iov.add(i), *iface.add(i)) };
         if offset >= run.len {
             offset -= run.len;
@@ -47,7 +47,7 @@ unsafe fn pieces(
     done as isize
 }
 
-/// The device's memory to `dest`, as `CopyFromFn` has it.
+/// Copies the device's memory to `dest`, as `CopyFromFn` requires.
 pub(crate) unsafe extern "C" fn copy_from(
     dest: *mut c_void,
     size: usize,
@@ -57,7 +57,7 @@ pub(crate) unsafe extern "C" fn copy_from(
     offset: u64,
 ) -> isize {
     let mut to = dest.cast::<u8>();
-    // SAFETY: the caller passes good vectors, memory of the device, and room for `size` bytes.
+    // SAFETY: the caller passes valid vectors, memory of the device, and room for `size` bytes.
     unsafe {
         pieces(iov, iface, count, offset as usize, size, |from, length| {
             ptr::copy_nonoverlapping(from, to, length);
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C" fn copy_from(
     }
 }
 
-/// `src` to the device's memory, as `CopyToFn` has it.
+/// Copies `src` to the device's memory, as `CopyToFn` requires.
 pub(crate) unsafe extern "C" fn copy_to(
     iov: *const IoVec,
     iface: *const u32,
@@ -76,7 +76,7 @@ pub(crate) unsafe extern "C" fn copy_to(
     size: usize,
 ) -> isize {
     let mut from = src.cast::<u8>();
-    // SAFETY: the caller passes good vectors, memory of the device, and `size` bytes.
+    // SAFETY: the caller passes valid vectors, memory of the device, and `size` bytes.
     unsafe {
         pieces(iov, iface, count, offset as usize, size, |to, length| {
             ptr::copy_nonoverlapping(from, to, length);

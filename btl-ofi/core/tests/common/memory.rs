@@ -10,28 +10,28 @@ use btl_ofi::{Error, Region, SharedMemory, Transport};
 use plugin_api::Access;
 use test_skips::{Lacking, skipped};
 
-/// Where a window is.
+/// The location of a window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Memory {
     Heap,
-    /// A file in memory that cannot shrink.
+    /// A memfd that cannot shrink.
     Memfd,
-    /// One that can.
+    /// A memfd that can shrink.
     Unsealed,
-    /// A named file in /dev/shm, and one on a disk.
+    /// A named file: in /dev/shm, or on a disk.
     Shm,
     Disk,
-    /// Shared memory of no file.
+    /// Anonymous shared memory.
     Anonymous,
-    /// A file in memory that cannot shrink, of huge pages.
+    /// A memfd of huge pages that cannot shrink.
     Huge,
 }
 
-/// Bytes of a huge page, as x86 has them.
+/// The size of a huge page on x86, bytes.
 const HUGE: usize = 2 << 20;
 
 impl Memory {
-    /// Whether this machine has any; says so if not. Huge pages are seldom set aside.
+    /// Whether this machine has the memory; prints a line if not. Few machines reserve huge pages.
     pub(crate) fn is_there(self) -> bool {
         let free = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages";
         let free = || fs::read_to_string(free).is_ok_and(|free| free.trim() != "0");
@@ -60,7 +60,7 @@ pub(crate) struct Window {
     file: Option<File>,
 }
 
-/// The name of a window's file, which ends with the process that made it.
+/// The name of a window's file; the name ends with the process id of its maker.
 fn path(memory: Memory, pid: u32) -> PathBuf {
     let folder = match memory {
         Memory::Disk => std::env::temp_dir(),
@@ -76,7 +76,7 @@ pub(crate) fn remove_files(pid: u32) {
     }
 }
 
-/// A file in memory.
+/// Makes a memfd.
 fn memfd(kind: libc::c_uint) -> File {
     let kind = kind | libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is a C string, and the descriptor is new.
@@ -85,7 +85,7 @@ fn memfd(kind: libc::c_uint) -> File {
 
 fn map(file: Option<&File>, at: *mut u64, size: usize, rights: i32, flags: i32) -> NonNull<u64> {
     let file = file.map_or(-1, AsRawFd::as_raw_fd);
-    // SAFETY: a new mapping, or one in the place of another that is not used.
+    // SAFETY: the mapping is new, or replaces an unused mapping.
     let base = unsafe { libc::mmap(at.cast(), size, rights, flags, file, 0) };
     assert_ne!(
         base,
@@ -97,7 +97,7 @@ fn map(file: Option<&File>, at: *mut u64, size: usize, rights: i32, flags: i32) 
 }
 
 impl Window {
-    /// A window of zeros; of whole pages, if it is mapped.
+    /// A window of zeros; a mapped window has whole pages.
     pub(crate) fn new(memory: Memory, words: usize) -> Window {
         let (mut size, none) = (words * 8, ptr::null_mut());
         let both = libc::PROT_READ | libc::PROT_WRITE;
@@ -121,7 +121,7 @@ impl Window {
         }
         if let (Memory::Memfd | Memory::Huge, Some(file)) = (memory, &file) {
             let (descriptor, seal) = (file.as_raw_fd(), libc::F_SEAL_SHRINK);
-            // SAFETY: plain numbers.
+            // SAFETY: the arguments are numbers.
             let sealed = unsafe { libc::fcntl(descriptor, libc::F_ADD_SEALS, seal) };
             assert_eq!(sealed, 0);
         }
@@ -137,7 +137,7 @@ impl Window {
     /// Registers the window, with its file if it has one.
     pub(crate) fn register(&self, t: &Transport, access: Access) -> Result<Region, Error> {
         let base = self.base().cast();
-        // SAFETY: the tests unmap no window that is registered, and the file is mapped from its first byte on.
+        // SAFETY: the tests unmap no registered window, and the file is mapped from its first byte on.
         unsafe {
             match self.file {
                 Some(_) => t.register_shared(base, self.size(), access, self.part(0)),
@@ -146,13 +146,13 @@ impl Window {
         }
     }
 
-    /// Its file, from a byte on.
+    /// The window's file from an offset on.
     pub(crate) fn part(&self, offset: u64) -> SharedMemory<'_> {
         let file = self.file.as_ref().unwrap().as_fd();
         SharedMemory { file, offset }
     }
 
-    /// Closes the window's file, which stays mapped.
+    /// Closes the window's file; the window stays mapped.
     pub(crate) fn close_file(&mut self) {
         self.file = None;
     }
@@ -168,30 +168,30 @@ impl Window {
     /// A word, which peers may change.
     pub(crate) fn word(&self, index: usize) -> u64 {
         assert!(index < self.words);
-        // SAFETY: inside the window.
+        // SAFETY: the index is inside the window.
         unsafe { self.base.add(index).read_volatile() }
     }
 
     pub(crate) fn set(&self, index: usize, value: u64) {
         assert!(index < self.words);
-        // SAFETY: inside the window.
+        // SAFETY: the index is inside the window.
         unsafe { self.base.add(index).write_volatile(value) }
     }
 
-    /// The number of its file.
+    /// The inode number of the window's file.
     pub(crate) fn file(&self) -> u64 {
         self.file.as_ref().unwrap().metadata().unwrap().ino()
     }
 
-    /// Unmaps a window that no region holds any more.
+    /// Unmaps a window; no region uses it.
     pub(crate) fn unmap(self) {
-        // SAFETY: the range is one mapping of the window, and nothing uses the mapping any longer.
+        // SAFETY: the range is one mapping of the window, and no code uses the mapping any longer.
         let unmapped = unsafe { libc::munmap(self.base.as_ptr().cast(), self.size()) };
         assert_eq!(unmapped, 0);
     }
 }
 
-/// The number of the file that a process maps as its window; the file is one without a name.
+/// The inode number of the file that a process maps as its window; the file has no name.
 pub(crate) fn file_of(pid: u32) -> u64 {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
     let line = maps.lines().find(|line| line.contains("memfd:test-window"));
@@ -203,7 +203,7 @@ pub(crate) fn file_of(pid: u32) -> u64 {
         .unwrap()
 }
 
-/// How often this process maps a file, by its number.
+/// The number of mappings of a file in this process; `file` is an inode number.
 pub(crate) fn mappings(file: u64) -> usize {
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let windows = maps
@@ -213,7 +213,7 @@ pub(crate) fn mappings(file: u64) -> usize {
     windows.filter(|line| number(line)).count()
 }
 
-/// How many descriptors of a file this process has, by its number.
+/// The number of descriptors of a file in this process; `file` is an inode number.
 pub(crate) fn descriptors(file: u64) -> usize {
     let all = fs::read_dir("/proc/self/fd").unwrap();
     let numbers = all.filter_map(|one| Some(fs::metadata(one.ok()?.path()).ok()?.ino()));

@@ -29,12 +29,12 @@ use btl_ofi::{Endpoint, Error, Handle, Options, Region, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
-/// Makes neighbours reach each other by the provider.
+/// The setting that makes peers on one node use the provider.
 pub(crate) const SAME_NODE_OFF: (&str, Value) = ("btl_ofi_same_node", Value::str("off"));
-/// Makes neighbours reach each other by memory, whatever the provider is.
+/// The setting that makes peers on one node use memory with every provider.
 pub(crate) const SAME_NODE: (&str, Value) = ("btl_ofi_same_node", Value::str("auto"));
 
-/// Options with some values in place of the defaults.
+/// Options that override some defaults.
 pub(crate) fn options(overrides: &[(&str, Value)]) -> Options {
     Options::resolve(|d| {
         let o = overrides.iter().find(|(n, _)| *n == d.name);
@@ -43,8 +43,8 @@ pub(crate) fn options(overrides: &[(&str, Value)]) -> Options {
     .unwrap()
 }
 
-/// Processor time of this thread. Tests decide by it where the wall clock would count what other processes of a busy
-/// machine take.
+/// Processor time of this thread. Tests decide by this time, because the wall clock would include the time of other
+/// processes on a busy machine.
 pub(crate) fn worked() -> Duration {
     let mut now = libc::timespec {
         tv_sec: 0,
@@ -57,23 +57,23 @@ pub(crate) fn worked() -> Duration {
 
 const NEAR: &str = "BTL_OFI_TEST_NEAR";
 
-/// The provider of tests that are about the ways of one node, which are the same under every provider.
+/// The provider for tests of the carriers on one node, which are the same with every provider.
 pub(crate) fn near() -> &'static str {
     static NAME: OnceLock<String> = OnceLock::new();
     NAME.get_or_init(|| std::env::var(NEAR).unwrap_or_else(|_| "shm".to_owned()))
 }
 
-/// This program, to run one test of a module of it, ignored or not.
+/// A command that runs this program with one test of one of its modules, ignored or not.
 pub(crate) fn again(module: &str, test: &str) -> Command {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", "--include-ignored", "--nocapture"]);
-    // The crate's name is no part of a test's.
+    // A test's path does not contain the crate's name.
     let path = module.split_once("::").map(|(_, path)| path);
     command.arg(path.map_or(test.to_owned(), |path| format!("{path}::{test}")));
     command
 }
 
-/// Runs the other tests of a module of this program again, or all of its tests, over another provider.
+/// Runs the tests of a module of this program again with another provider.
 pub(crate) fn again_over(module: &str, provider: &str) {
     if std::env::var_os(NEAR).is_some() {
         return;
@@ -88,15 +88,15 @@ pub(crate) fn again_over(module: &str, provider: &str) {
     assert!(output.status.success(), "over {provider}: {said}\n{told}");
 }
 
-/// Opens one provider, on the loopback interface. Operations go by the provider, except with [`near`], unless `overrides`
-/// says otherwise: most tests are about providers.
+/// Opens one provider on the loopback interface. Operations use the provider, except with [`near`], unless `overrides`
+/// says otherwise, because most tests are about providers.
 pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value)]) -> Transport {
     loopback();
     let mut all = vec![(
         "btl_ofi_provider_include",
         Value::String(provider.to_owned().into()),
     )];
-    // The provider `memory` has no other way.
+    // The provider `memory` can use only memory.
     if provider != near() && provider != "memory" {
         all.push(SAME_NODE_OFF);
     }
@@ -106,17 +106,18 @@ pub(crate) fn open(provider: &str, level: ThreadLevel, overrides: &[(&str, Value
     t
 }
 
-/// Opens what the options ask for.
+/// Opens a transport with the given options.
 pub(crate) fn try_open(options: &Options, level: ThreadLevel) -> Result<Transport, Error> {
     // SAFETY: tests whose threads call the transport at the same time open it at the level MULTIPLE.
     unsafe { Transport::open_at(options, level) }
 }
 
-/// Names the network interface of the providers; loopback if it is not set, and none by force if it is [`ANY`].
+/// The variable that names the network interface of the providers. The default is loopback; with [`ANY`], no
+/// interface is forced.
 pub(crate) const INTERFACE: &str = "BTL_OFI_TEST_INTERFACE";
 pub(crate) const ANY: &str = "any";
 
-/// The variables by which libfabric's providers are told their interface.
+/// The variables that tell libfabric's providers their interface.
 pub(crate) const IFACE_VARIABLES: [&str; 4] = [
     "FI_TCP_IFACE",
     "FI_NET_IFACE",
@@ -124,20 +125,20 @@ pub(crate) const IFACE_VARIABLES: [&str; 4] = [
     "FI_UDP_IFACE",
 ];
 
-/// Keeps the providers on one interface. Called before libfabric first looks.
+/// Restricts the providers to one interface. The call must precede libfabric's first use.
 pub(crate) fn loopback() {
     let interface = std::env::var(INTERFACE).unwrap_or_else(|_| String::from("lo"));
     if interface == ANY {
         return;
     }
     for variable in IFACE_VARIABLES {
-        // SAFETY: first thing in each test, before the transport starts any thread; all tests of a
+        // SAFETY: each test calls this first, before the transport starts a thread; all tests of a
         // process set equal values.
         unsafe { std::env::set_var(variable, &interface) };
     }
 }
 
-/// Tries until the provider takes the operation.
+/// Tries until the provider accepts the operation.
 pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
     let patience = Patience::new();
     loop {
@@ -151,8 +152,8 @@ pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
     }
 }
 
-/// Two transports, the second one as a peer of the first, the second one's window, which outlives its region, and the region's
-/// handle.
+/// Two transports, of which the second is a peer of the first; the second's window, which outlives its region; and the
+/// region's handle.
 pub(crate) fn linked(
     words: usize,
     open: impl Fn() -> Transport,
@@ -171,7 +172,7 @@ pub(crate) fn linked(
     (a, b, peer, window, region, h)
 }
 
-/// Makes progress of all until `done`.
+/// Makes progress of all transports until `done` returns true.
 pub(crate) fn until(ts: &[&Transport], what: impl Display, mut done: impl FnMut() -> bool) {
     let patience = Patience::new();
     while !done() {
@@ -181,7 +182,7 @@ pub(crate) fn until(ts: &[&Transport], what: impl Display, mut done: impl FnMut(
     }
 }
 
-/// Closes regions, and then transports.
+/// Closes the regions, then the transports.
 pub(crate) fn close<const R: usize, const T: usize>(
     regions: [Region; R],
     transports: [Transport; T],
@@ -194,9 +195,10 @@ pub(crate) fn close<const R: usize, const T: usize>(
     }
 }
 
-/// Sends a signal to a child that was not waited for. After one that stops it or lets it go on, waits until that is so.
+/// Sends a signal to a child that was not waited for. After SIGSTOP or SIGCONT, waits until the child is stopped or
+/// running.
 pub(crate) fn signal(child: u32, signal: i32) {
-    // SAFETY: our own child, whose number nobody else has before it is waited for.
+    // SAFETY: the process is this test's child, whose number is unique until the child is waited for.
     assert_eq!(unsafe { libc::kill(child as libc::pid_t, signal) }, 0);
     let is_stopped = || {
         let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
@@ -207,7 +209,7 @@ pub(crate) fn signal(child: u32, signal: i32) {
     }
 }
 
-/// Registers a window, which the test keeps until the region is closed.
+/// Registers a window; the test keeps the window until the region is closed.
 pub(crate) fn register(t: &Transport, window: &mut [u64], access: Access) -> Region {
     let base = window.as_mut_ptr().cast();
     // SAFETY: the tests keep windows until their regions are closed.

@@ -20,7 +20,7 @@ const DEVICE: &str = "BTL_OFI_TEST_DEVICE";
 const MEMORY: &str = "BTL_OFI_TEST_MEMORY";
 const SUCCESSOR: &str = "BTL_OFI_TEST_SUCCESSOR";
 const BESIDE: &str = "BTL_OFI_TEST_BESIDE";
-/// Words of the target's window.
+/// The number of words of the target's window.
 pub(crate) const WORDS: usize = 16 * 1024;
 
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -34,7 +34,7 @@ pub(crate) fn unhex(text: &str) -> Vec<u8> {
         .collect()
 }
 
-/// Whether targets serve in a thread of their own, so that their main thread may end.
+/// Whether targets serve in a separate thread, so that their main thread may end.
 pub(crate) static BESIDE_MAIN: AtomicBool = AtomicBool::new(false);
 
 #[test]
@@ -65,10 +65,10 @@ pub(crate) fn handle_of(text: &str) -> Handle {
     unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) }
 }
 
-/// The target's side; it does not return.
+/// The program of the target; it does not return.
 fn serve_as_target() {
     let provider = std::env::var(ROLE).expect("started by a test, as its target");
-    // shm exchanges names on first contact, for which both sides must progress once.
+    // shm exchanges names at the first contact, for which both sides must make progress once.
     let passive_once_met = std::env::var_os(PASSIVE).is_some();
     let mut met = false;
     let on_device = std::env::var(DEVICE).ok().map(|way| DeviceWay::of(&way));
@@ -122,36 +122,36 @@ fn serve_as_target() {
         }
         let (first, last) = line.split_once(' ').unwrap();
         let (first, last): (usize, usize) = (first.parse().unwrap(), last.parse().unwrap());
-        // No progress since the line arrived: what is seen now was there.
+        // The target made no progress since the line arrived, so the words were already there.
         println!("@{} {}", window.word(first), window.word(last));
         std::io::stdout().flush().unwrap();
     }
     drop(region);
     t.close().unwrap();
-    // The rest of a test process would print its own lines; this one is done.
+    // A return would let the test harness print further lines, so the process exits here.
     std::process::exit(0);
 }
 
-/// Does what changes this process as its peers see it; no if the line asks for nothing of the kind.
+/// Changes this process as its peers see it; false if the line asks for no such change.
 fn act(line: &str, window: usize) -> bool {
     match line {
-        // Another program, which maps other memory at the window's place.
+        // The process executes another program, which maps other memory at the window's address.
         "exec" => {
             let mut command = again(module_path!(), "successor_process");
             command.env_remove(ROLE).env(SUCCESSOR, window.to_string());
-            // SAFETY: plain numbers. It ends with the test.
+            // SAFETY: the arguments are numbers. The successor ends with the test.
             unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
             panic!("exec: {}", command.exec());
         }
-        // The main thread ends, and this one, which must be another, goes on.
+        // The main thread ends; this thread is another one, and continues.
         "leave" => {
             extern "C" fn end(_: libc::c_int) {
-                // SAFETY: ends this thread alone, which waits for another in `join`.
+                // SAFETY: the call ends only this thread, which waits for another thread in `join`.
                 unsafe { libc::syscall(libc::SYS_exit, 0) };
             }
             let end: extern "C" fn(libc::c_int) = end;
             let pid = std::process::id();
-            // SAFETY: a handler that makes one system call; the signal is for the main thread.
+            // SAFETY: the handler makes one system call; the signal is sent to the main thread.
             unsafe {
                 libc::signal(libc::SIGUSR1, end as usize);
                 libc::syscall(libc::SYS_tgkill, pid, pid, libc::SIGUSR1);
@@ -163,9 +163,9 @@ fn act(line: &str, window: usize) -> bool {
             true
         }
         "deregister" => true,
-        // Peers without CAP_SYS_PTRACE can no longer reach it.
+        // Peers without CAP_SYS_PTRACE can no longer access this process.
         "hide" => {
-            // SAFETY: plain numbers.
+            // SAFETY: the arguments are numbers.
             assert_eq!(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) }, 0);
             true
         }
@@ -173,16 +173,16 @@ fn act(line: &str, window: usize) -> bool {
     }
 }
 
-/// What words of the next program hold at the place of the window.
+/// The initial value of the words of the next program at the window's address.
 const THEIRS: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
-/// The program that a target executed: says how many of its words were changed.
+/// The program that a target executes: prints how many of its words were changed.
 fn succeed_target() {
     let window = std::env::var(SUCCESSOR).expect("executed by a target");
     let window: usize = window.parse().unwrap();
     let start = window / 4096 * 4096;
     let length = window - start + WORDS * 8;
-    // SAFETY: a new mapping, at a place that is free.
+    // SAFETY: the mapping is new, at a free address.
     let at = unsafe {
         libc::mmap(
             ptr::without_provenance_mut(start),
@@ -208,14 +208,14 @@ fn succeed_target() {
     std::process::exit(0);
 }
 
-/// How a target's window on a pretended device is reached.
+/// The path to a target's window on a simulated device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DeviceWay {
-    /// By copies, which the target makes when it progresses ...
+    /// The target makes the copies in its progress calls.
     Progress,
-    /// ... or a thread of its transport.
+    /// A thread of the target's transport makes the copies.
     Thread,
-    /// By the provider.
+    /// The provider accesses the device.
     Direct,
 }
 
@@ -227,7 +227,7 @@ impl DeviceWay {
             .unwrap()
     }
 
-    /// What a transport is opened with, on both sides.
+    /// The parameters of the transports on both sides.
     pub(crate) fn parameters(self) -> Vec<(&'static str, Value)> {
         let hmem = if self == DeviceWay::Direct {
             "on"
@@ -244,38 +244,38 @@ impl DeviceWay {
     }
 }
 
-/// A target process, connected.
+/// A connected target process.
 pub(crate) struct Target<'a> {
     t: &'a Transport,
     pub(crate) child: Child,
     to: Option<ChildStdin>,
     hear: mpsc::Receiver<String>,
     pub(crate) peer: NonNull<Endpoint>,
-    /// What it published, for other transports to connect to.
+    /// The published address, to which other transports can connect.
     pub(crate) address: Vec<u8>,
     pub(crate) handle: Handle,
-    /// Where its window begins: on a device, what the handle holds is not that.
+    /// The beginning of its window; for a window on a device, the handle holds another value.
     pub(crate) window: u64,
 }
 
 impl<'a> Target<'a> {
-    /// Starts one over the provider that `t` uses.
+    /// Starts a target with the provider of `t`.
     pub(crate) fn start(t: &'a Transport, provider: &str, passive: bool) -> Target<'a> {
         Target::start_as(0, t, provider, passive)
     }
 
-    /// As [`start`](Self::start), with its window on a pretended device.
+    /// The same as [`start`](Self::start), with the window on a simulated device.
     pub(crate) fn start_on_device(t: &'a Transport, provider: &str, way: DeviceWay) -> Target<'a> {
         let device = (DEVICE, format!("{way:?}"));
         Target::begin(0, t, provider, way == DeviceWay::Thread, Some(device))
     }
 
-    /// As [`start`](Self::start), with its window in such memory.
+    /// The same as [`start`](Self::start), with the window in the given kind of memory.
     pub(crate) fn start_in(t: &'a Transport, provider: &str, memory: Memory) -> Target<'a> {
         Target::begin(0, t, provider, false, Some((MEMORY, format!("{memory:?}"))))
     }
 
-    /// As [`start`](Self::start), connected as process `proc`.
+    /// The same as [`start`](Self::start), connected as process `proc`.
     pub(crate) fn start_as(
         proc: u64,
         t: &'a Transport,
@@ -311,7 +311,7 @@ impl<'a> Target<'a> {
         let (tell, hear) = mpsc::channel();
         std::thread::spawn(move || {
             for line in BufReader::new(from.take(1 << 24)).lines() {
-                // The harness prints its own lines before ours, without a newline of their own.
+                // The test harness prints text before the target's lines, without a newline.
                 if let Some((_, answer)) = line.unwrap().split_once('@')
                     && tell.send(answer.to_owned()).is_err()
                 {
@@ -344,7 +344,7 @@ impl<'a> Target<'a> {
         writeln!(self.to.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// What the target sees in two words of its window, read without further progress.
+    /// The values of two words of the target's window, read without further progress.
     pub(crate) fn sees(&mut self, first: usize, last: usize) -> (u64, u64) {
         self.say(&format!("{first} {last}"));
         let answer = self.answer();
@@ -352,19 +352,19 @@ impl<'a> Target<'a> {
         (a.parse().unwrap(), b.parse().unwrap())
     }
 
-    /// Has the target change itself, as `act` says.
+    /// Makes the target change itself, as `act` describes.
     pub(crate) fn act(&mut self, what: &str) {
         self.say(what);
         assert_eq!(self.answer(), "done");
     }
 
-    /// Likewise, without progress here.
+    /// The same as `act`, without progress of this process.
     pub(crate) fn act_unattended(&mut self, what: &str) {
         self.say(what);
         assert_eq!(self.hear.recv_timeout(BLOCKED).unwrap(), "done");
     }
 
-    /// How many words of the program that it executed were changed, at the place of its window.
+    /// The number of changed words at the window's address in the program that the target executed.
     pub(crate) fn changed(&mut self) -> usize {
         self.say("?");
         self.answer().parse().unwrap()
@@ -376,7 +376,7 @@ impl<'a> Target<'a> {
             if let Ok(line) = self.hear.try_recv() {
                 return line;
             }
-            // The target may need us to answer it, connecting for instance.
+            // The target may need an answer of this process, for example to connect.
             self.t.progress();
             assert!(deadline.lasts(), "the target does not answer");
             std::thread::yield_now();
@@ -402,7 +402,7 @@ impl<'a> Target<'a> {
 
 impl Drop for Target<'_> {
     fn drop(&mut self) {
-        // Already over unless the test failed or killed it.
+        // The child has already ended, unless the test failed or killed it.
         let _ = self.child.kill();
         let _ = self.child.wait();
         remove_files(self.child.id());

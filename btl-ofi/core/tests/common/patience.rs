@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use super::worked;
 
-/// Processor time of the waiting thread after which a wait that polls has failed. Threads share processors evenly, so whoever
-/// has to make the event come had about as much.
+/// The processor time of the waiting thread after which a polling wait has failed. Threads share processors evenly, so the
+/// thread that causes the event had about the same processor time.
 const POLLING: Duration = Duration::from_secs(20);
-/// Bounds waits that sleep or block, which need next to no processor time.
+/// The bound of waits that sleep or block, which use almost no processor time.
 pub(crate) const BLOCKED: Duration = Duration::from_secs(600);
 
-/// The bound of one wait, or of several one after the other.
+/// The bound of one wait, or of several consecutive waits.
 #[derive(Clone, Copy)]
 pub(crate) struct Patience {
     thread: ThreadId,
@@ -26,7 +26,7 @@ impl Patience {
         Patience::times(1)
     }
 
-    /// For what takes as many times as long.
+    /// A bound that is `times` times as long.
     pub(crate) fn times(times: u32) -> Patience {
         Patience {
             thread: thread::current().id(),
@@ -36,7 +36,8 @@ impl Patience {
         }
     }
 
-    /// Whether to go on waiting. Only the thread that began may ask, because its processor time counts.
+    /// Whether to continue to wait. Only the thread that began the wait may ask, because its processor
+    /// time counts.
     pub(crate) fn lasts(&self) -> bool {
         assert_eq!(self.thread, thread::current().id(), "another thread's");
         worked() - self.worked < self.times * POLLING && self.begun.elapsed() < self.times * BLOCKED

@@ -2,7 +2,7 @@
 
 use plugin_api::{AtomicOp, Datatype};
 
-/// What one element holds after `op`, all in the low bytes.
+/// The value of one element after `op`; all values are in the low bytes.
 pub(crate) fn after(datatype: Datatype, op: AtomicOp, old: u64, operand: u64, compare: u64) -> u64 {
     let mask = u64::MAX >> (64 - 8 * datatype.size());
     let (old, operand, compare) = (old & mask, operand & mask, compare & mask);
@@ -66,8 +66,8 @@ fn float<T>(op: AtomicOp, a: f64, b: f64, to: impl Fn(f64) -> T) -> T {
     })
 }
 
-/// Numbers that are the same in every run with the same seed (a linear congruential generator with
-/// the constants of Knuth's MMIX).
+/// Random numbers that are the same in every run with the same seed (a linear congruential
+/// generator with the constants of Knuth's MMIX).
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {

@@ -6,12 +6,13 @@ use std::sync::Mutex;
 use btl_ofi::{ErrorReport, Transport};
 use plugin_api::Module;
 
-/// The reports of one transport: the process and what is said of it. It outlives the transport.
+/// The reports of one transport: the process and the text of each report. The list outlives the
+/// transport.
 #[derive(Default)]
 pub(crate) struct Reports(Mutex<Vec<String>>);
 
 impl Reports {
-    /// Those of `t` from now on.
+    /// Collects the reports of `t` from now on.
     pub(crate) fn of(t: &Transport) -> Box<Reports> {
         let reports: Box<Reports> = Box::default();
         t.on_error(Some(ErrorReport {
@@ -21,7 +22,7 @@ impl Reports {
         reports
     }
 
-    /// Whether any of them says so.
+    /// Whether a report contains `what`.
     pub(crate) fn say(&self, what: &str) -> bool {
         self.all().iter().any(|said| said.contains(what))
     }
@@ -41,7 +42,7 @@ unsafe extern "C" fn reported(
     context: *mut c_void,
 ) {
     assert!(status < 0);
-    // SAFETY: the context is the test's list, which outlives the transport; info is a C string.
+    // SAFETY: the context is the test's list, which outlives the transport; `info` is a C string.
     let (reports, info) = unsafe { (&*context.cast::<Reports>(), CStr::from_ptr(info)) };
     let text = format!("{proc}: {}", info.to_string_lossy());
     reports.0.lock().unwrap().push(text);

@@ -1,4 +1,4 @@
-//! The reports on operations: how many succeeded and how many failed, and the last failure.
+//! The reports about operations: how many succeeded and how many failed, and the last failure.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use btl_ofi::Completion;
 use plugin_api::{Endpoint, Handle, Module, Status};
 
-/// The reports of operations whose callback is [`completion`](Self::completion). It outlives them.
+/// The reports of operations whose callback is [`completion`](Self::completion). This object
+/// outlives the operations.
 #[derive(Default)]
 pub(crate) struct Seen {
     succeeded: AtomicU32,
@@ -22,7 +23,7 @@ impl Seen {
         Some(self.by(note))
     }
 
-    /// The same; reports of failures take a millisecond each.
+    /// The same callback, but each report of a failure takes a millisecond.
     pub(crate) fn slow_completion(&self) -> Option<Completion> {
         Some(self.by(note_slowly))
     }
@@ -43,12 +44,12 @@ impl Seen {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// Operations that were reported.
+    /// The number of reported operations.
     pub(crate) fn all(&self) -> u32 {
         self.succeeded() + self.failed()
     }
 
-    /// Operations that succeeded and that failed.
+    /// The numbers of successful and of failed operations.
     pub(crate) fn both(&self) -> (u32, u32) {
         (self.succeeded(), self.failed())
     }

@@ -12,7 +12,7 @@ use super::pair::Target;
 
 const ROUNDS: u64 = 200;
 
-/// Puts to a target whose window begins at `base`, and, if wanted, atomics.
+/// Makes puts to a target whose window begins at `base`, and optionally atomics.
 pub(crate) fn shows(
     t: &Transport,
     target: &mut Target<'_>,
@@ -57,7 +57,7 @@ pub(crate) fn shows_for(
         }
     }
     if atomics {
-        // Many at once, of every kind.
+        // Many operations of every kind at the same time.
         let burst = base + 8 * 10_001;
         let mut old = [0u64; 256];
         let source = data.as_mut_ptr().cast::<c_void>();

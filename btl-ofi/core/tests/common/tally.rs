@@ -12,7 +12,7 @@ use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, Status};
 use super::reference::Numbers;
 use super::{Calls as _, Patience};
 
-/// Words of the window, by what is done to them.
+/// The indices of the window's words, by the operations that change them.
 const COUNTED: u64 = 0;
 const SWAPPED: u64 = 1;
 const XORED: u64 = 2;
@@ -20,10 +20,10 @@ const SUMMED: u64 = 3;
 const HALVES: u64 = 4;
 pub(crate) const WORDS: usize = 5;
 
-/// Attempts of one compare-and-swap operation to find the word as it was.
+/// The number of attempts of one compare-and-swap until the word has the expected value.
 const SWAPS: usize = 4;
 
-/// What one origin has done.
+/// The counts of one origin's changes.
 #[derive(Default)]
 pub(crate) struct Tally {
     fetched: Vec<u64>,
@@ -34,7 +34,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// As text, for another process.
+    /// The counts as text, for another process.
     pub(crate) fn text(&self) -> String {
         let Tally {
             swapped,
@@ -83,7 +83,7 @@ impl<'a> Origin<'a> {
         }
     }
 
-    /// Posts until it is taken, and waits until it is complete.
+    /// Posts until the operation is accepted, and waits until it is complete.
     fn complete(&self, mut post: impl FnMut(&Transport) -> Status) {
         let deadline = Patience::new();
         loop {
@@ -99,7 +99,7 @@ impl<'a> Origin<'a> {
         assert_eq!(self.t.flush(None), Status::SUCCESS);
     }
 
-    /// One operation, chosen by the origin's numbers.
+    /// Makes one operation, which the origin's random numbers choose.
     pub(crate) fn one(&mut self) {
         let (peer, h) = (self.peer, self.h);
         let at = |word| h.base() + 8 * word;
@@ -112,7 +112,7 @@ impl<'a> Origin<'a> {
                 self.tally.fetched.push(old);
             }
             1 => {
-                // Remote origins may lose to local ones for ever: not every swap succeeds.
+                // Local origins may always win against remote origins, so not every swap succeeds.
                 let mut expected = 0;
                 for _ in 0..SWAPS {
                     let wanted = expected + 1;
@@ -133,7 +133,7 @@ impl<'a> Origin<'a> {
                 self.tally.xored ^= value;
             }
             3 => {
-                // Small whole numbers add up exactly.
+                // Sums of small whole numbers are exact.
                 let value = self.numbers.below(100) as f64;
                 let (d, op, from) = (Datatype::Double, AtomicOp::Sum, (&raw const value).cast());
                 self.complete(|t| t.atomic_opv(peer, from, at(SUMMED), &h, d, op, 1, None));
@@ -153,7 +153,7 @@ impl<'a> Origin<'a> {
     }
 }
 
-/// Compares the window's words with what its origins have done.
+/// Compares the window's words with the counts of its origins.
 pub(crate) fn check(words: [u64; WORDS], tallies: &[Tally], seed: u64) {
     let word = |n: u64| words[n as usize];
     let fetched: Vec<u64> = tallies.iter().flat_map(|t| t.fetched.clone()).collect();

@@ -7,10 +7,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use btl_ofi::{Completion, Receive, Transport};
 use plugin_api::{Endpoint, Handle, Module, Status};
 
-/// What a callback that tells of a failure counts for; one that does not is 1.
+/// The weight of a callback that reports a failure; the weight of a success is 1.
 pub(crate) const FAILED: u32 = 1000;
 
-/// Hears how operations end. It outlives them.
+/// A receiver of completions. The receiver outlives the operations.
 pub(crate) trait Ended {
     fn ended(&self, status: Status);
 
@@ -46,12 +46,13 @@ impl Ended for AtomicU32 {
     }
 }
 
-/// Takes what hosts send. It outlives the transport, or another takes its place.
+/// A receiver of the messages that hosts send. The receiver outlives the transport, or another
+/// receiver replaces it.
 pub(crate) trait Receives {
-    /// The sender, or null if it is not connected.
+    /// Receives a message; the sender is NULL if it is not connected.
     fn receive(&self, from: *mut Endpoint, tag: u8, bytes: &[u8]);
 
-    /// Takes what comes to `t` from now on.
+    /// Receives the messages to `t` from now on.
     fn receive_of(&self, t: &Transport)
     where
         Self: Sized,

@@ -1,17 +1,17 @@
-//! Asynchronous copies of device memory: several are outstanding at once, beside transfers, and the data that arrives is
-//! right. The pretended device makes a copy after a number of queries, not when the copy is started.
+//! Asynchronous copies of device memory: several are outstanding at the same time, beside transfers, and the data that
+//! arrives is correct. The simulated device makes a copy after a number of queries, not when the copy is started.
 
 use super::device_stream::stream::{fresh, overrides, with};
 use super::device_stream::{BYTES, OnDevice, over_each, transfer};
 use crate::common::pair::WORDS;
 use crate::common::prelude::*;
 
-/// Questions after which a copy is complete.
+/// The number of queries after which a copy is complete.
 const QUESTIONS: usize = 5;
-/// The same of a slow device: a dead peer is found meanwhile.
+/// The same number for a slow device, on which a dead peer is detected during a copy.
 const MANY_QUESTIONS: usize = 100_000;
 
-/// A device buffer of this process, and the window that it puts to and gets from.
+/// A device buffer of this process, and the window for its puts and gets.
 struct Bench<'a> {
     t: &'a Transport,
     target: (NonNull<Endpoint>, &'a Handle, u64),
@@ -19,7 +19,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Whether a put or a get succeeds.
+    /// Makes a put or a get; returns whether it succeeded.
     fn moves(&mut self, puts: bool) -> bool {
         transfer(self.t, puts, self.target, &mut self.buffer, BYTES, None);
         let done = self.t.flush(None).is_ok();
@@ -72,7 +72,7 @@ fn fragments_are_copied_at_once() {
     });
 }
 
-/// A copy that fails when it was begun already: its operation fails, and the next one does not.
+/// A copy fails after it has begun: its operation fails, and the next operation succeeds.
 #[test]
 fn a_copy_that_fails_later() {
     with_each(|bench, what| {
@@ -90,7 +90,7 @@ fn a_copy_that_fails_later() {
     });
 }
 
-/// A device without an event for a copy: that copy is made at once.
+/// The device has no event for a copy: the copy is made immediately.
 #[test]
 fn a_copy_without_an_event() {
     with_each(|bench, what| {
@@ -104,10 +104,10 @@ fn a_copy_without_an_event() {
     });
 }
 
-/// The reports of an operation to a dead peer.
+/// The reports about an operation to a dead peer.
 struct Reports {
     count: AtomicU32,
-    /// The number of its last copy.
+    /// The number of the operation's last copy.
     last: usize,
 }
 
@@ -122,8 +122,8 @@ impl Ended for Reports {
     }
 }
 
-/// A peer that dies while the device copies for an operation to it: the operation is reported when the copies are over, because
-/// they use its buffer, and once.
+/// A peer dies while the device copies for an operation to it. The operation is reported once, after the copies are over,
+/// because they use its buffer.
 #[test]
 fn a_peer_that_dies_during_a_copy() {
     for staged in [false, true] {
@@ -141,7 +141,7 @@ fn a_peer_that_dies_during_a_copy() {
             let target = (dead.peer, &handle, at);
             transfer(&t, true, target, &mut source, WORDS * 8, done);
         };
-        // The first one meets the peer, and takes a lane.
+        // The first put makes contact with the peer, and takes a lane.
         put(None);
         assert!(t.flush(None).is_ok());
         with(|device| device.questions = MANY_QUESTIONS);
@@ -152,7 +152,7 @@ fn a_peer_that_dies_during_a_copy() {
         };
         put(reports.completion());
         put(None);
-        // A staged one takes a lane first.
+        // A staged operation takes a lane first.
         let begins = || with(|device| !device.queue.is_empty());
         until(&[&t], "no copy begins", begins);
         dead.kill();

@@ -1,4 +1,5 @@
-//! A peer that dies while this process copies device memory to another peer: its reports are made with no lock held.
+//! A peer dies while this process copies device memory to another peer: the transport holds no lock when it reports
+//! the failure.
 
 use crate::common::pair::WORDS;
 
@@ -12,9 +13,9 @@ struct Puts<'a> {
     from: *mut c_void,
     local: Handle,
     seen: Seen,
-    /// Times that the other peer's operation was reported as failed.
+    /// The number of failure reports for the other peer's operation.
     failed: AtomicU32,
-    /// Puts that completed meanwhile.
+    /// The number of puts that completed meanwhile.
     completed: AtomicU32,
 }
 
@@ -31,7 +32,8 @@ impl Puts<'_> {
     }
 }
 
-/// The report of an operation to the dead peer: puts to the living one go on in it.
+/// The failure report of the operation to the dead peer; the report posts further puts to the
+/// living peer.
 impl Ended for Puts<'_> {
     fn ended(&self, status: Status) {
         assert!(!status.is_ok());
@@ -46,8 +48,7 @@ impl Ended for Puts<'_> {
     }
 }
 
-/// The death is found by the copies of a put from device memory, which checks the peers now and then, and reported by the next
-/// progress.
+/// The copies of a put from device memory check the peers now and then, and detect the death; the next progress reports it.
 #[test]
 fn reports_hold_no_lock() {
     let interval = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
@@ -62,7 +63,7 @@ fn reports_hold_no_lock() {
     let local = local.unwrap();
     let mut dead = Target::start_as(0, &t, near(), true);
     let mut living = Target::start_as(1, &t, near(), false);
-    // From here on it makes no progress.
+    // From here on, the peer makes no progress.
     dead.sees(0, 0);
     let puts = Puts {
         t: &t,
@@ -82,7 +83,7 @@ fn reports_hold_no_lock() {
     dead.kill();
     std::thread::sleep(Duration::from_millis(5));
     puts.put();
-    // What the copies found is acted on in the next progress.
+    // The next progress acts on the death that the copies detected.
     t.progress();
     assert_eq!(
         puts.failed.load(Ordering::Relaxed),

@@ -1,5 +1,5 @@
-//! Origins that die with a lane of a target's mailbox: more of them than there are lanes. Afterwards
-//! another origin still gets a lane.
+//! Origins that die while they hold a lane of a target's mailbox. There are more such origins than
+//! lanes. Afterwards another origin still gets a lane.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::Child;
@@ -11,14 +11,16 @@ const PROVIDER: &str = "BTL_OFI_TEST_LANES_PROVIDER";
 const OWNER: &str = "BTL_OFI_TEST_LANES_OWNER";
 const LAST: &str = "BTL_OFI_TEST_LANES_LAST";
 
-/// Bytes of the window, and of a put.
+/// The size of the window, and of a put, in bytes.
 const BYTES: usize = 64 << 10;
-/// Initiators that are killed: with eight lanes, each of which the next ones would find taken.
+/// The number of killed initiators. The mailbox has eight lanes, so a lane that stayed taken would
+/// block later initiators.
 const VICTIMS: usize = 16;
-/// Puts that a victim has under way at any time, so that it never gives its lane back by itself.
+/// The number of outstanding puts that a victim always has, so that it never returns its lane by
+/// itself.
 const UNDER_WAY: u32 = 32;
 
-/// The initiator's side; it does not return.
+/// The initiator's program; it does not return.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn initiator_process() {
@@ -57,7 +59,7 @@ fn initiator_process() {
     }
 }
 
-/// A child, ended with the test.
+/// A child process that ends with the test.
 struct Initiator {
     child: Child,
     hear: mpsc::Receiver<String>,
@@ -86,7 +88,7 @@ impl Initiator {
         Initiator { child, hear }
     }
 
-    /// What it says next, while the owner makes progress.
+    /// Returns the child's next line; the owner makes progress meanwhile.
     fn says(&self, t: &Transport) -> String {
         let deadline = Patience::new();
         loop {
@@ -113,14 +115,14 @@ fn outlives(provider: &str) {
     let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
     t.set_overrides(Some(&copies));
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // Before any peer is known.
-    // SAFETY: the window lives until the region is closed.
+    // The window is registered before any peer is known. SAFETY: the window lives until the region
+    // is closed.
     let region = unsafe { t.register_hmem(base, BYTES, access, hmem_iface::CUDA, 0) }.unwrap();
     let handle = handle_text(region.handle());
     let owner = format!("{} {} {}", hex(t.address()), handle, base.addr());
     for proc in 0..VICTIMS as u64 {
         let mut victim = Initiator::start(provider, &owner, false);
-        // Only what is known to run on this node can be found dead.
+        // The transport detects the death only of a peer that it knows to run on this node.
         t.connect(&unhex(&victim.says(&t)), proc).unwrap();
         assert_eq!(victim.says(&t), "going");
         victim.child.kill().unwrap();
@@ -148,7 +150,7 @@ fn tcp_rxm() {
     outlives("tcp;ofi_rxm");
 }
 
-/// Takes lanes by message.
+/// The initiator takes its lane by message.
 #[test]
 fn net() {
     outlives("net");

@@ -7,9 +7,9 @@ use stream::{fresh, with};
 
 use crate::common::prelude::*;
 
-/// Bytes of a transfer: four fragments or more.
+/// The size of a transfer in bytes: at least four fragments.
 pub(crate) const BYTES: usize = 1 << 20;
-/// The time given to peers, milliseconds.
+/// The peer timeout, milliseconds.
 const LIMIT: u64 = 50;
 /// Longer than a peer may be silent.
 const LONG: Duration = Duration::from_millis(6 * LIMIT);
@@ -77,7 +77,8 @@ fn wait(t: &Transport) {
     }
 }
 
-/// Runs a test over each provider, and over a window on the host and one on a device, both of this process: `t`, the peer, the window.
+/// Runs a test with each provider, with a window on the host and with a window on a device, both in this process. The
+/// arguments are `t`, the peer and the window.
 pub(crate) fn over_each(
     parameters: &[(&str, Value)],
     mut test: impl FnMut(&Transport, (NonNull<Endpoint>, &Handle, u64), &str),
@@ -106,7 +107,7 @@ pub(crate) fn over_each(
     }
 }
 
-/// A peer is not silent while an operation to it waits for a copy of this process.
+/// A peer does not count as silent while an operation to it waits for a copy of this process.
 #[test]
 fn a_busy_stream_is_no_silence_of_a_peer() {
     let limits = [
@@ -133,12 +134,12 @@ fn a_busy_stream_is_no_silence_of_a_peer() {
     });
 }
 
-/// A stopped peer is given up while the device copies for an operation to it, of which the provider knows nothing yet: the other
-/// peers are reached as before.
+/// The device copies for an operation to a stopped peer, and the provider does not know the operation yet. The peer is
+/// given up, and the other peers stay reachable.
 #[test]
 fn a_copy_is_not_outstanding_at_the_provider() {
-    // On a busy machine the peers that run need more than [`LIMIT`] to answer. Of the time between two checks, which are many
-    // polls apart, no more than the interval counts.
+    // On a busy machine, running peers need more than [`LIMIT`] to answer. Between two checks, which are many polls apart,
+    // at most the interval counts as silence.
     const ANSWERED: u64 = 3000;
     const INTERVAL: u64 = 500;
     for provider in ["tcp;ofi_rxm", "sockets"] {
@@ -154,7 +155,7 @@ fn a_copy_is_not_outstanding_at_the_provider() {
         let (peer, handle) = (stopped.peer, stopped.handle);
         let target = (peer, &handle, stopped.window);
         let mut source = OnDevice::new(&t, 7);
-        // The first one meets the peer.
+        // The first put makes contact with the peer.
         put(&t, target, &mut source, WORDS * 8, None);
         assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
         let seen = Seen::default();
@@ -162,14 +163,14 @@ fn a_copy_is_not_outstanding_at_the_provider() {
             stream.is_busy = true;
             stream.busy_while_well = Some(peer);
         });
-        // Longer than what is copied at once.
+        // The put is longer than the bytes that are copied at once.
         const { assert!(WORDS * 8 >= 8 << 10) };
         put(&t, target, &mut source, WORDS * 8, seen.completion());
         until(&[&t], provider, || with(|stream| !stream.queue.is_empty()));
         signal(stopped.child.id(), libc::SIGSTOP);
         until(&[&t], provider, || {
-            // Peers are checked every 1024 polls that find nothing: not with a busy machine's turn between each two, nor much
-            // more often than the interval.
+            // Peers are checked every 1024 polls without completions. The loop avoids a busy machine's time slice between
+            // every two polls, and checks much more often than the interval.
             (0..64).for_each(|_| _ = t.progress());
             std::thread::sleep(Duration::from_millis(5));
             seen.all() > 0
@@ -194,7 +195,8 @@ fn a_copy_is_not_outstanding_at_the_provider() {
     }
 }
 
-/// A copy of fewer bytes than asked for fails its operation, and the memory is left to it until it is over.
+/// A copy that returns too few bytes fails its operation; the memory stays allocated until the copy is
+/// over.
 #[test]
 fn a_short_copy_is_waited_for() {
     over_each(&[], |t, target, what| {
@@ -210,14 +212,14 @@ fn a_short_copy_is_waited_for() {
         until(&[t], what, || seen.all() > 0);
         assert_eq!(seen.both(), (0, 1), "{what}");
         with(|stream| assert!(stream.queue.is_empty(), "{what}: a copy was forgotten"));
-        // The next one succeeds.
+        // The next put succeeds.
         put(t, target, &mut source, BYTES, None);
         assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
         source.region.close().unwrap();
     });
 }
 
-/// A transport that is closed during a copy leaves the copy its memory.
+/// A transport that is closed during a copy does not free the copy's memory.
 #[test]
 fn closing_spares_the_memory_of_a_copy() {
     for staged in [false, true] {
@@ -239,7 +241,7 @@ fn closing_spares_the_memory_of_a_copy() {
         t.close().unwrap();
         with(|stream| {
             assert!(!stream::was_freed(), "staged {staged}");
-            // The device goes on.
+            // The device continues.
             stream.is_busy = false;
             while !stream.queue.is_empty() {
                 stream.copy_next();
@@ -251,8 +253,8 @@ fn closing_spares_the_memory_of_a_copy() {
     }
 }
 
-/// A put waits for the stream before its request, a get after its reply. Neither later operations to the same owner nor other
-/// origins wait for it.
+/// A put waits for the stream before its request, a get after its reply. Later operations to the same owner and operations
+/// of other origins do not wait for the stream.
 #[test]
 fn other_operations_pass_those_that_wait_for_the_stream() {
     for provider in PROVIDERS {
@@ -267,7 +269,7 @@ fn passes(provider: &str, puts: bool) {
     let t = open(provider, ThreadLevel::Single, &way.parameters());
     let owner = Target::start_on_device(&t, provider, way);
     let (handle, at) = (owner.handle, owner.window);
-    // As many origins as a mailbox has lanes, and another.
+    // The number of origins exceeds the number of a mailbox's lanes by one.
     let others: Vec<Transport> = (0..8)
         .map(|_| open(provider, ThreadLevel::Single, &way.parameters()))
         .collect();
@@ -309,7 +311,7 @@ fn passes(provider: &str, puts: bool) {
     t.close().unwrap();
 }
 
-/// Puts, gets and atomics of host memory, more than a lane has slots. They complete.
+/// Makes more puts, gets and atomics of host memory than a lane has slots. The operations complete.
 fn later_ones(t: &Transport, (peer, handle, at): (NonNull<Endpoint>, &Handle, u64), what: &str) {
     let (seen, mut words, mut old) = (Seen::default(), [5u64; 64], 0u64);
     let (from, bytes) = (words.as_mut_ptr().cast::<c_void>(), size_of_val(&words));
@@ -329,7 +331,8 @@ fn later_ones(t: &Transport, (peer, handle, at): (NonNull<Endpoint>, &Handle, u6
     assert_eq!(seen.both(), (12, 0), "{what}");
 }
 
-/// Atomics take effect in the order of issue, also if a stream copies the operands of an earlier one.
+/// Atomics take effect in the order of issue, even if a stream copies the operands of an earlier
+/// atomic.
 #[test]
 fn atomics_keep_their_order() {
     const OPERANDS: usize = 2048;

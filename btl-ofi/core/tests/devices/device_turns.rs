@@ -1,15 +1,15 @@
-//! Several origins at a target's mailbox for device memory, and an origin that gives its lane back in the middle
-//! of its work: each sees its operations in order, and gets its turn.
+//! Several origins at a target's mailbox for device memory, and an origin that returns its lane in the middle of
+//! its work: each origin's operations take effect in order, and each origin gets its turn.
 
 use crate::common::prelude::*;
 
-/// Requests after which the transport gives a lane back though it has more to ask.
+/// The number of requests after which the transport returns a lane even if more requests wait.
 const TURN: u32 = 64;
-/// Lanes of a mailbox.
+/// The number of lanes of a mailbox.
 const LANES: usize = 8;
-/// Operations that a busy initiator has under way.
+/// The number of outstanding operations of a busy initiator.
 const UNDER_WAY: u32 = 32;
-/// A word of the window that tells of the order, and one to keep lanes busy with.
+/// The index of the word that records the order, and of the word that keeps lanes busy.
 const ORDERED: u64 = 0;
 const BUSY: u64 = 8;
 
@@ -21,7 +21,7 @@ struct Initiator<'a> {
     window: u64,
     posted: u32,
     over: Box<Seen>,
-    /// Where values go that nobody asks for.
+    /// The address for unused results.
     any: Box<u64>,
 }
 
@@ -38,7 +38,7 @@ impl<'a> Initiator<'a> {
         }
     }
 
-    /// Adds one to a word; what was there goes to `old`, or nowhere.
+    /// Adds one to a word; the old value goes to `old`, if given.
     fn add(&mut self, word: u64, old: Option<&mut u64>) {
         let with = self.over.completion();
         let old = ptr::from_mut(old.unwrap_or(&mut self.any)).cast::<c_void>();
@@ -52,7 +52,7 @@ impl<'a> Initiator<'a> {
         self.over.succeeded()
     }
 
-    /// Makes progress until `over` operations are over.
+    /// Makes progress until `over` operations have completed.
     fn reach(&self, over: u32) {
         until(
             &[self.t],
@@ -61,8 +61,8 @@ impl<'a> Initiator<'a> {
         );
     }
 
-    /// Takes a lane, and keeps it as long as it makes no progress: something was answered, something is
-    /// to be, and a turn has more than that.
+    /// Takes a lane, and keeps it while the initiator makes no progress: some requests are answered,
+    /// some are not, and the number is below a turn.
     fn hold(&mut self) {
         for _ in 0..20 {
             let before = self.over();
@@ -73,14 +73,15 @@ impl<'a> Initiator<'a> {
             if self.over() < self.posted {
                 return;
             }
-            // The owner was so quick that nothing is left.
+            // The owner answered all requests already.
             self.finish();
         }
     }
 
     fn finish(&self) {
         self.reach(self.posted);
-        // The lane goes back after its last operation, and nothing says when.
+        // The initiator returns the lane after its last operation, without any event that the test
+        // can see.
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
             self.t.progress();
@@ -89,7 +90,8 @@ impl<'a> Initiator<'a> {
     }
 }
 
-/// Operations that come when a turn is used up do not pass `waiting` earlier ones, nor each other.
+/// New operations at the end of a turn do not overtake the `waiting` earlier operations, or each
+/// other.
 fn turns(provider: &str, waiting: u32) {
     let t = open(
         provider,
@@ -103,7 +105,7 @@ fn turns(provider: &str, waiting: u32) {
     for old in first {
         initiator.add(ORDERED, Some(old));
     }
-    // The lane is given back here, and the others wait until it is taken again.
+    // The initiator returns the lane here; the other operations wait until it takes a lane again.
     initiator.reach(TURN);
     for old in later {
         initiator.add(ORDERED, Some(old));
@@ -127,8 +129,8 @@ fn end(t: &Transport, target: Target<'_>) {
     unsafe { t.disconnect(peer) };
 }
 
-/// An initiator that finds its lane taken goes to the next one, of which the requests have the numbers
-/// that were answered in the first one.
+/// An initiator that finds its lane taken goes to the next lane. The requests there have the numbers
+/// that the first lane has already answered.
 fn moves(provider: &str) {
     let wanted = DeviceWay::Progress.parameters();
     let t = open(provider, ThreadLevel::Single, &wanted);
@@ -153,7 +155,7 @@ fn moves(provider: &str) {
     end(&t, target);
 }
 
-/// With every lane taken by an initiator that always has more to ask, another still gets its turn.
+/// Initiators with endless requests hold all lanes; another initiator still gets its turn.
 fn shares(provider: &str) {
     let wanted = DeviceWay::Progress.parameters();
     let t = open(provider, ThreadLevel::Single, &wanted);
@@ -189,13 +191,14 @@ fn shares(provider: &str) {
     end(&t, target);
 }
 
-/// What one thread uses at a time.
+/// A value that one thread at a time uses.
 struct Alone<T>(T);
 
-// SAFETY: transports are used by one thread at a time, and their endpoints with them.
+// SAFETY: one thread at a time uses a transport and its endpoints.
 unsafe impl<T> Sync for Alone<T> {}
 
-/// An origin that waits for a lane while others have all of them: the owner answers it, and is not silent.
+/// An origin waits for a lane while others hold all lanes: the owner answers the origin, so the owner does
+/// not count as silent.
 fn waits(provider: &str) {
     const LIMIT: u64 = 50;
     let way = DeviceWay::Progress.parameters();
@@ -228,7 +231,7 @@ fn waits(provider: &str) {
                 holder.finish();
             }
         });
-        // A flush looks at its peers.
+        // A flush checks its peers.
         assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
     });
     late.reach(1);
@@ -265,8 +268,8 @@ fn more_initiators_than_lanes() {
     }
 }
 
-/// Operands in local device memory, and a result on the host, of more bytes than a request holds: what is fetched
-/// stays what the caller gets, though the operands went through a bounce buffer.
+/// The operands are in local device memory, the result is on the host, and the bytes exceed a request. The result
+/// stays intact although the operands go through a bounce buffer.
 #[test]
 fn operands_of_a_device_spare_a_result_on_the_host() {
     const WORDS: usize = 512;

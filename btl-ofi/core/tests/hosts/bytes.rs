@@ -6,8 +6,8 @@ use crate::common::Calls as _;
 use crate::rank::{Rank, numbers};
 
 impl Rank {
-    /// `there PROC OFFSET BYTES`: puts bytes into the window of a peer, and gets them back. The answer has the statuses of both
-    /// flushes, and whether the bytes that came back are those that were put.
+    /// `there PROC OFFSET BYTES`: puts bytes into the window of a peer, and gets them back. The answer has the statuses of
+    /// both flushes, and whether the read bytes equal the written bytes.
     pub(crate) fn there_and_back(&mut self, rest: &str) -> String {
         let at: Vec<u64> = numbers(rest).collect();
         let put = self.move_bytes(true, rest);
@@ -18,21 +18,22 @@ impl Rank {
         format!("{} {} {}", flushed.0, again.0, u8::from(put == got))
     }
 
-    /// `begin put|get PROC OFFSET BYTES`: posts a put or get, which `end` completes. The bytes are those of a put of that size.
+    /// `begin put|get PROC OFFSET BYTES`: posts a put or get, which `end` completes. The bytes are those of a put of that
+    /// size.
     pub(crate) fn begin(&mut self, rest: &str) -> String {
         let (kind, rest) = rest.split_once(' ').unwrap();
         self.begun = Some(self.move_bytes(kind == "put", rest));
         String::from("done")
     }
 
-    /// `end`: completes what `begin` posted. Answers the status of a flush, and whether the bytes are those of a put.
+    /// `end`: completes the operation of `begin`. Answers the status of a flush, and whether the bytes are those of a put.
     pub(crate) fn end(&mut self) -> String {
         let status = self.t.flush(None);
         let bytes = self.begun.take().unwrap();
         format!("{} {}", status.0, u8::from(bytes == pattern(bytes.len())))
     }
 
-    /// `speed PROC BYTES COUNT`: puts, two at a time. Answers how many nanoseconds they took.
+    /// `speed PROC BYTES COUNT`: puts, two at a time. Answers the duration in nanoseconds.
     pub(crate) fn speed(&mut self, rest: &str) -> String {
         let at: Vec<u64> = numbers(rest).collect();
         let bytes: &[u8] = vec![1; at[1] as usize].leak();
@@ -81,13 +82,13 @@ impl Rank {
                 continue;
             }
             assert!(status.is_ok(), "{status}");
-            // SAFETY: as above; the test reads it after a flush.
+            // SAFETY: the buffer lives to the end of the process; the test reads it after a flush.
             return unsafe { &*bytes };
         }
     }
 }
 
-/// The bytes that a put of `size` bytes moves.
+/// The bytes of a put of `size` bytes.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|i| (i * 7 + i / 251 + size) as u8).collect()
 }

@@ -1,5 +1,5 @@
 //! Processes that only seem to be on one node: those of cloned virtual machines with equal node numbers and process ids,
-//! and those of other hosts with a provider for one node. Also processes of one node that seem not to be: in a container
+//! and those of other hosts with a provider for one node. Also processes of one node that seem to be on two: a container
 //! that sees the outer `/proc`.
 
 use plugin_api::Status;
@@ -10,8 +10,8 @@ use crate::interfaces::{PROVIDERS, exchange};
 use crate::namespaces::{Host, available};
 use crate::two_hosts;
 
-/// The place of the number of the network namespace in an address as text: it follows the provider's name and the
-/// endpoint's address, whose lengths are at bytes 44 and 50.
+/// The position of the number of the network namespace in an address as text. The number follows the provider's
+/// name and the endpoint's address, whose lengths are at bytes 44 and 50.
 fn namespace(address: &str) -> std::ops::Range<usize> {
     let number = |at: usize| {
         let byte = |at: usize| u8::from_str_radix(&address[2 * at..2 * at + 2], 16).unwrap();
@@ -21,7 +21,7 @@ fn namespace(address: &str) -> std::ops::Range<usize> {
     start..start + 16
 }
 
-/// The address of `target` as a clone of the node of `origin` would publish it.
+/// The address that a clone of `target` on the node of `origin` would publish.
 fn cloned(origin: &Rank<'_>, target: &Rank<'_>) -> String {
     let mut address = target.address.clone();
     // Bytes 8 to 16 name the node.
@@ -31,8 +31,8 @@ fn cloned(origin: &Rank<'_>, target: &Rank<'_>) -> String {
     address
 }
 
-/// The process on a cloned machine may have the id of another process here, of this process, or of none. The fate of the
-/// process here says nothing about the process there.
+/// The process id on a cloned machine may belong to another process here, to this process, or to none. The state of the
+/// process here does not determine the state of the process there.
 #[test]
 fn clones() {
     if !available() {
@@ -48,7 +48,8 @@ fn clones() {
             skipped(Lacking::Namespaces, "process ids cannot be chosen");
             return;
         }
-        // Bytes 16 to 24 are process id and start time; those of the origin, as if both had started at one tick.
+        // Bytes 16 to 24 are process id and start time; the test uses the origin's, as if both had started in
+        // one tick.
         let mut as_origin = cloned(&origin, &twin);
         as_origin.replace_range(32..48, &origin.address[32..48]);
         let mut as_here = cloned(&origin, &other);
@@ -108,7 +109,7 @@ fn a_provider_of_one_node() {
         &cloned(&origin, &other),
         "the file of its endpoint is not in this",
     );
-    // A clone's process with the id and the file name of this one.
+    // The process of the clone has the process id and the file name of this process.
     if origin.pid == far.pid {
         let mut twin = cloned(&origin, &far);
         let until_probe = origin.address[..48].to_owned();
@@ -123,8 +124,8 @@ fn a_provider_of_one_node() {
     exchange(&near, &{ origin });
 }
 
-/// Processes of a container that sees the outer `/proc`, where the files under their ids belong to unrelated processes.
-/// The origin notices a killed peer, and the peer's files in `/dev/shm` are removed.
+/// Processes of a container that sees the outer `/proc`, where their process ids belong to unrelated processes. The
+/// origin notices a killed peer, and the peer's files in `/dev/shm` are removed.
 #[test]
 fn outer_proc() {
     if !available() {
@@ -135,7 +136,7 @@ fn outer_proc() {
         let container = outer.with_outer_proc("b");
         let [origin, dead] = [1, 2].map(|n| Rank::start_over(&container, n, provider, "lo"));
         exchange(&origin, &dead);
-        // What this host's processes with the same ids do does not matter.
+        // The state of this host's processes with the same ids has no effect.
         origin.wait_for_checks();
         assert_eq!(origin.ask("reports"), "", "{provider}");
         let files = container.files();

@@ -9,7 +9,7 @@ pub(crate) fn packets(interface: &str) -> u64 {
     counts.split_whitespace().nth(9).unwrap().parse().unwrap()
 }
 
-/// The established TCP connections of the rank's host, each as the columns of the kernel's table.
+/// The established TCP connections of the rank's host; each is a row of the kernel's table.
 pub(crate) fn connections() -> Vec<Vec<String>> {
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table
@@ -19,7 +19,7 @@ pub(crate) fn connections() -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Whether TCP has sent something again, or tried to send what no route leads to.
+/// Whether TCP has retransmitted data, or tried to send data without a route.
 pub(crate) fn repeats() -> bool {
     connections().iter().any(|columns| {
         let (repeated, probed) = (&columns[6], &columns[8]);

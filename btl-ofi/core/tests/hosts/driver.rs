@@ -7,35 +7,35 @@ use crate::common::tally::{Tally, WORDS};
 use crate::namespaces::Host;
 use crate::rank::{PUTS, SUM};
 
-/// A rank that the test tells what to do.
+/// A rank that the test controls.
 pub(crate) struct Rank<'a> {
     host: &'a Host,
     number: usize,
     pub(crate) pid: u32,
-    /// What it published, as text: its address, and the handle of its window.
+    /// The published data of the rank as text: its address, and the handle of its window.
     pub(crate) address: String,
     pub(crate) handle: String,
 }
 
-/// Operations that a rank posted, by whether they have a callback.
+/// The numbers of operations that a rank posted, with and without a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Posted {
     pub(crate) tracked: u32,
     pub(crate) untracked: u32,
-    /// Puts among them that exceed a message.
+    /// The number of puts among them that exceed a message.
     pub(crate) large: u32,
     pub(crate) last: Status,
 }
 
-/// What became of the operations of a rank.
+/// The outcomes of a rank's operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     pub(crate) succeeded: u32,
     pub(crate) failed: u32,
     pub(crate) pending: u32,
-    /// Operations that were reported more than once.
+    /// The number of operations that were reported more than once.
     pub(crate) twice: u32,
-    /// Operations without callback that were reported as failed.
+    /// The number of operations without callback that were reported as failed.
     pub(crate) lost: u32,
 }
 
@@ -45,7 +45,7 @@ impl<'a> Rank<'a> {
         Rank::begin(host, number, None, provider, timeout)
     }
 
-    /// Likewise over loopback, with the process id after `before`.
+    /// Starts a rank over loopback; its process id follows `before`.
     pub(crate) fn start_after(
         host: &'a Host,
         number: usize,
@@ -55,7 +55,7 @@ impl<'a> Rank<'a> {
         Rank::begin(host, number, Some(before), provider, 0)
     }
 
-    /// Likewise, over the interface that the transport chooses among those that `include` names.
+    /// Starts a rank that chooses its interface among those that `include` names.
     pub(crate) fn start_free(
         host: &'a Host,
         number: usize,
@@ -66,7 +66,7 @@ impl<'a> Rank<'a> {
         Rank::open(host, number, pid, &format!("{provider} 0 {include}"))
     }
 
-    /// Likewise, with large transfers over several interfaces.
+    /// Starts a rank whose large transfers use several interfaces.
     pub(crate) fn start_with_rails(
         host: &'a Host,
         number: usize,
@@ -78,7 +78,7 @@ impl<'a> Rank<'a> {
         Rank::open(host, number, pid, &options)
     }
 
-    /// Likewise, with the process id after `before`.
+    /// Starts a rank that chooses its interface; its process id follows `before`.
     pub(crate) fn start_free_after(
         host: &'a Host,
         number: usize,
@@ -89,7 +89,7 @@ impl<'a> Rank<'a> {
         Rank::open(host, number, pid, &format!("{provider} 0"))
     }
 
-    /// Likewise, over the interface that libfabric is told to use.
+    /// Starts a rank that uses the interface that libfabric is told to use.
     pub(crate) fn start_over(
         host: &'a Host,
         number: usize,
@@ -124,7 +124,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Has the rank begin something, whose answer is awaited later.
+    /// Makes the rank begin an action, whose answer is awaited later.
     pub(crate) fn begin_to(&self, line: &str) {
         self.host.tell(self.number, line);
     }
@@ -156,22 +156,22 @@ impl<'a> Rank<'a> {
         );
     }
 
-    /// The error of a connect that is refused.
+    /// The error of a refused connect.
     pub(crate) fn is_refused(&self, proc: u64, peer: &Rank<'_>) -> String {
         let said = self.try_to_connect(proc, &peer.address, &peer.handle);
         assert_ne!(said, "done");
         said
     }
 
-    /// The IPv4 address of its endpoint, which follows the provider's name.
+    /// The IPv4 address of the rank's endpoint, which follows the provider's name.
     pub(crate) fn ip(&self) -> [u8; 4] {
         let bytes = unhex(&self.address);
-        // Family and port come first.
+        // Family and port precede the address.
         let at = 52 + self.provider().len() + 4;
         bytes[at..at + 4].try_into().unwrap()
     }
 
-    /// The provider that its address names, from byte 52 on.
+    /// The provider that the rank's address names, from byte 52 on.
     pub(crate) fn provider(&self) -> String {
         let bytes = unhex(&self.address);
         let length = usize::from(u16::from_le_bytes([bytes[44], bytes[45]]));
@@ -187,22 +187,22 @@ impl<'a> Rank<'a> {
         self.post_some("any", proc, count)
     }
 
-    /// Likewise, without puts that exceed a message.
+    /// Posts operations, but no puts that exceed a message.
     pub(crate) fn post_small(&self, proc: u64, count: u32) -> Posted {
         self.post_some("small", proc, count)
     }
 
-    /// Likewise, only puts that exceed a message, which the provider makes.
+    /// Posts only puts that exceed a message, which the provider makes.
     pub(crate) fn post_large(&self, proc: u64, count: u32) -> Posted {
         self.post_some("large", proc, count)
     }
 
-    /// Likewise, all of them, however often the provider has no room.
+    /// Posts all `count` operations, and retries when the provider has no room.
     pub(crate) fn post_all(&self, proc: u64, count: u32) -> Posted {
         self.post_some("steady", proc, count)
     }
 
-    /// Likewise, small puts with callback only.
+    /// Posts only small puts with callback.
     pub(crate) fn put(&self, proc: u64, count: u32) -> Posted {
         self.post_some("puts", proc, count)
     }
@@ -233,7 +233,8 @@ impl<'a> Rank<'a> {
         }
     }
 
-    /// Has the rank make atomics to process 0, whose window is `peer`'s; with 0 operations, until it is told to end.
+    /// Makes the rank issue atomics to process 0, whose window is `peer`'s; with 0 operations, until the test ends
+    /// it.
     pub(crate) fn mix(&self, peer: &Rank<'_>, seed: u64, operations: u32) {
         let (address, handle) = (&peer.address, &peer.handle);
         self.begin_to(&format!("mix {seed} {operations} {address} {handle}"));
@@ -243,7 +244,8 @@ impl<'a> Rank<'a> {
         Tally::from_text(&self.answer())
     }
 
-    /// Has the rank make progress while its failure detector looks at its peers at least twice.
+    /// Makes the rank make progress until its failure detector has checked its peers at least
+    /// twice.
     pub(crate) fn wait_for_checks(&self) {
         assert_eq!(self.ask("checks"), "done");
     }
@@ -253,8 +255,8 @@ impl<'a> Rank<'a> {
         self.words(0, WORDS).try_into().unwrap()
     }
 
-    /// Has the rank put bytes into the window of a peer, and get them back: the statuses of two flushes, and whether they are the
-    /// same bytes.
+    /// Makes the rank put bytes into a peer's window, and get them back. Returns the statuses of two flushes, and whether
+    /// the bytes are equal.
     pub(crate) fn there_and_back(
         &self,
         proc: u64,
@@ -265,25 +267,26 @@ impl<'a> Rank<'a> {
         (Status(n[0] as i32), Status(n[1] as i32), n[2] == 1)
     }
 
-    /// Speed of puts of `size` bytes, two at a time.
+    /// The bandwidth of puts of `size` bytes, two at a time.
     pub(crate) fn megabytes_per_second(&self, proc: u64, size: usize, count: usize) -> f64 {
         let nanoseconds = self.ask_numbers(&format!("speed {proc} {size} {count}"))[0];
         (size * count) as f64 * 1e3 / nanoseconds as f64
     }
 
-    /// Has the rank post a put or get of bytes of its peer's window.
+    /// Makes the rank post a put or get of bytes of its peer's window.
     pub(crate) fn begin_transfer(&self, kind: &str, proc: u64, offset: usize, size: usize) {
         let said = self.ask(&format!("begin {kind} {proc} {offset} {size}"));
         assert_eq!(said, "done");
     }
 
-    /// Has the rank complete it: the status of a flush, and whether the bytes are those of a put.
+    /// Makes the rank complete the operation. Returns the status of a flush, and whether the bytes
+    /// are those of a put.
     pub(crate) fn end_transfer(&self) -> (Status, bool) {
         let n = self.ask_numbers("end");
         (Status(n[0] as i32), n[1] == 1)
     }
 
-    /// The sum of what was added, and the number of small puts that arrived.
+    /// The sum of the added values, and the number of small puts that arrived.
     pub(crate) fn received(&self) -> (u64, usize) {
         let puts = self.words(PUTS, 4096);
         let arrived = puts.iter().enumerate();
@@ -298,17 +301,17 @@ impl<'a> Rank<'a> {
         answer.split(' ').map(|n| n.parse().unwrap()).collect()
     }
 
-    /// Packets that an interface of the rank's host has sent.
+    /// The number of packets that an interface of the rank's host has sent.
     pub(crate) fn packets(&self, interface: &str) -> i64 {
         self.ask_numbers(&format!("packets {interface}"))[0]
     }
 
-    /// Whether TCP waited in vain for an answer on the rank's host.
+    /// Whether TCP on the rank's host waited in vain for an answer.
     pub(crate) fn repeats(&self) -> bool {
         self.ask_numbers("repeats") == [1]
     }
 
-    /// Number of connections of the rank's host.
+    /// The number of TCP connections of the rank's host.
     pub(crate) fn connections(&self) -> i64 {
         self.ask_numbers("connections")[0]
     }

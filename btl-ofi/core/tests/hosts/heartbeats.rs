@@ -8,10 +8,11 @@ use crate::driver::{Rank, Seen};
 use crate::namespaces::{Host, available};
 use crate::two_hosts;
 
-/// Milliseconds of the peer timeout.
+/// The peer timeout, milliseconds.
 const TIME: u32 = 2000;
 
-/// A rank that waits, and a peer on another host. The waiting one has put to the peer, or been put to.
+/// A rank that waits, and a peer on another host. The waiting rank has put to the peer, or the peer
+/// has put to the waiting rank.
 fn pair<'a>(
     (a, b): &'a (Host, Host),
     provider: &str,
@@ -28,7 +29,7 @@ fn pair<'a>(
     (waits, peer)
 }
 
-/// Waits until the rank has reported something, which it does while nobody asks it for anything but that.
+/// Waits until the rank has reported a failure; the rank receives no other requests meanwhile.
 fn reported(rank: &Rank<'_>) -> String {
     let deadline = Patience::new();
     loop {
@@ -60,7 +61,8 @@ fn link_that_goes_down_while_a_rank_waits() {
     }
 }
 
-/// A process that ends while nothing is outstanding may have left in good order, unless the host says that none does.
+/// A process that ends without outstanding operations may have left normally, unless the host says that no process
+/// leaves.
 #[test]
 fn peer_that_is_killed_while_a_rank_waits() {
     if !available() {
@@ -89,7 +91,8 @@ fn peer_that_is_killed_while_a_rank_waits() {
     }
 }
 
-/// A peer that is stopped before the first answer is tried for by another connection, and is well when it goes on.
+/// The rank tries another connection to a peer that is stopped before its first answer; the peer works when it
+/// continues.
 #[test]
 fn stopped_before_the_first_answer() {
     if !available() {

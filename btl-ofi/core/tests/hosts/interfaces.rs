@@ -1,4 +1,4 @@
-//! Which interface processes use, and what is said where two of them cannot meet.
+//! The interfaces that processes use, and the error when two processes have no common network.
 
 use plugin_api::Status;
 
@@ -9,7 +9,8 @@ use crate::two_hosts;
 /// The providers whose addresses are IP addresses.
 pub(crate) const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "udp;ofi_rxd"];
 
-/// Gives a host the bridge of a container engine, with a container in it, and the address that every host has.
+/// Gives a host the bridge of a container engine with a container in it; the bridge has the address that every
+/// host has.
 fn give_docker(host: &Host) {
     for arguments in [
         "link add docker0 type bridge",
@@ -52,7 +53,7 @@ fn bridges_of_a_node_are_not_taken() {
     }
 }
 
-/// A bridge that is named as network interfaces are is known by its ports.
+/// A bridge with the name of a network interface is recognised by its ports.
 #[test]
 fn bridges_by_another_name_are_not_taken() {
     if !available() {
@@ -70,7 +71,7 @@ fn bridges_by_another_name_are_not_taken() {
     exchange(&ranks[0], &ranks[1]);
 }
 
-/// An address that both nodes have is refused, where libfabric is told to take it.
+/// The transport refuses an address that both nodes have, if libfabric is told to use that address.
 #[test]
 fn addresses_of_both_nodes_are_refused() {
     if !available() {
@@ -111,7 +112,7 @@ fn six_without_four() {
     }
 }
 
-/// Where there are only link-local addresses, that is said.
+/// If there are only link-local addresses, the error says so.
 #[test]
 fn link_local_addresses_are_refused() {
     if !available() {
@@ -130,7 +131,8 @@ fn link_local_addresses_are_refused() {
     }
 }
 
-/// The better one of two networks is down on one host. Both sides say which one both have, and with that one they meet.
+/// The better one of two networks is down on one host. Both sides report the common network, and connect when they use
+/// it.
 #[test]
 fn an_interface_that_is_down() {
     if !available() {
@@ -140,7 +142,7 @@ fn an_interface_that_is_down() {
         let (a, b) = two_hosts();
         a.wire(&b, "veth1");
         for (host, number) in [(&a, 1), (&b, 2)] {
-            // The lower one of two equal networks comes first.
+            // Of two equal networks, the lower one comes first.
             host.ip(&format!("address add 10.98.0.{number}/24 dev veth1"));
         }
         let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));

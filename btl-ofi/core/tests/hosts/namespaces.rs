@@ -1,6 +1,6 @@
 //! Hosts on one machine, made of Linux namespaces: each has its own network, process ids, mounts with a `/dev/shm`, IPC
-//! and host name. The first process of a host is this program again, which starts the host's ranks. All of a host ends
-//! with that process, which ends when the test no longer holds its input.
+//! and host name. The first process of a host is this program again, which starts the host's ranks. All processes of a
+//! host end with its first process, which ends when the test closes its input.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -14,20 +14,20 @@ use crate::common::{ANY, BLOCKED, IFACE_VARIABLES, INTERFACE};
 
 const NAME: &str = "BTL_OFI_TEST_HOST";
 const SHARED: &str = "BTL_OFI_TEST_HOST_SHARED";
-/// The interface of each host, at the end of a veth pair.
+/// The name of each host's interface, an end of a veth pair.
 const LINK: &str = "veth0";
-/// Ranks that a host has at most.
+/// The maximum number of ranks of a host.
 const RANKS: usize = 3;
 
-/// The reason why this machine makes no hosts; `None` if it makes them.
+/// The reason why this machine cannot make hosts; `None` if it can.
 fn obstacle() -> Option<(Lacking, String)> {
-    // SAFETY: no arguments.
+    // SAFETY: the call has no arguments.
     if unsafe { libc::geteuid() } != 0 {
         return Some((Lacking::Namespaces, String::from("not root")));
     }
     for program in ["ip", "unshare", "nsenter"] {
         let found = Command::new(program).arg("--version").output();
-        // `ip` knows only `-V`, but runs.
+        // `ip` accepts only `-V`, but any run shows that the program exists.
         if let Err(error) = found {
             return Some((Lacking::Package, format!("{program}: {error}")));
         }
@@ -60,10 +60,11 @@ pub(crate) fn available() -> bool {
 
 /// A host: its namespaces, and its first process.
 pub(crate) struct Host {
-    /// `unshare`, which has the host's namespaces except the one of process ids, and ends with the host.
+    /// The process `unshare`, which has the host's namespaces except the pid namespace, and ends with
+    /// the host.
     child: Child,
     to: ChildStdin,
-    /// What the first process answers, and what each rank does.
+    /// The answers of the first process, and the output of each rank.
     said: Vec<Receiver<String>>,
 }
 
@@ -75,12 +76,12 @@ impl Host {
         Host::begin(command, true)
     }
 
-    /// A namespace of process ids that shares network, IPC and `/dev/shm` with another host.
+    /// A host with its own pid namespace that shares network, IPC and `/dev/shm` with this host.
     pub(crate) fn beside(&self, name: &str) -> Host {
         self.container(name, true)
     }
 
-    /// Likewise, and `/proc` still shows the other host's processes.
+    /// The same, but `/proc` still shows the processes of this host.
     pub(crate) fn with_outer_proc(&self, name: &str) -> Host {
         self.container(name, false)
     }
@@ -90,7 +91,7 @@ impl Host {
         let id = self.child.id().to_string();
         command.args(["--target", &id, "--net", "--ipc", "--uts", "--mount"]);
         if !own_proc {
-            // The `/proc` of the host shows the container's processes too, by other ids.
+            // The `/proc` of the host shows the container's processes too, with other ids.
             command.arg(format!("--pid=/proc/{id}/ns/pid_for_children"));
         }
         command.arg("unshare").env(NAME, name).env(SHARED, "1");
@@ -115,7 +116,7 @@ impl Host {
         host
     }
 
-    /// Joins two hosts by a link. Their addresses there are 10.99.0.1 and 10.99.0.2.
+    /// Joins two hosts by a link. Their addresses on the link are 10.99.0.1 and 10.99.0.2.
     pub(crate) fn join(&self, other: &Host) {
         self.wire(other, LINK);
         for (host, number) in [(self, 1), (other, 2)] {
@@ -123,7 +124,7 @@ impl Host {
         }
     }
 
-    /// Joins two hosts by a link without addresses of its own but link-local ones.
+    /// Joins two hosts by a link that has only link-local addresses.
     pub(crate) fn wire(&self, other: &Host, link: &str) {
         let (a, b) = (self.child.id().to_string(), other.child.id().to_string());
         let made = Command::new("ip")
@@ -135,13 +136,13 @@ impl Host {
         for host in [self, other] {
             host.ip(&format!("link set {link} up"));
         }
-        // libfabric leaves out an interface that is not running yet, also if it is named.
+        // libfabric ignores an interface that is not running yet, even if the user names it.
         for host in [self, other] {
             host.wait_for(link);
         }
     }
 
-    /// Waits until an interface runs.
+    /// Waits until an interface is running.
     pub(crate) fn wait_for(&self, interface: &str) {
         self.say(&format!("wait {interface}"));
         assert_eq!(self.answer(0), "done");
@@ -160,38 +161,40 @@ impl Host {
         assert_eq!(self.answer(0), "", "ip {arguments}");
     }
 
-    /// Limits what an interface sends, in Mbit/s.
+    /// Limits the send rate of an interface, in Mbit/s.
     pub(crate) fn limit_rate(&self, interface: &str, rate: u32) {
         let bucket = format!("rate {rate}mbit burst 128k latency 50ms");
         self.say(&format!("tc qdisc add dev {interface} root tbf {bucket}"));
         assert_eq!(self.answer(0), "");
     }
 
-    /// Starts a rank, and returns its process id in the host. `before` is the id that the host gave last, if given.
+    /// Starts a rank, and returns its process id in the host. `before`, if given, is the process id that the host
+    /// gave last.
     pub(crate) fn start(&self, rank: usize, before: Option<u32>) -> u32 {
         let interface = if before.is_some() { "lo" } else { LINK };
         self.start_over(rank, before, interface)
     }
 
-    /// Likewise, over an interface that the transport chooses.
+    /// Starts a rank over an interface that the transport chooses.
     pub(crate) fn start_free(&self, rank: usize, before: Option<u32>) -> u32 {
         self.start_over(rank, before, ANY)
     }
 
-    /// Likewise, over an interface that libfabric is told to use.
+    /// Starts a rank over an interface that libfabric is told to use.
     pub(crate) fn start_over(&self, rank: usize, before: Option<u32>, interface: &str) -> u32 {
         assert!((1..=RANKS).contains(&rank));
         self.say(&format!("start {interface} {}", before.unwrap_or(0)));
         self.answer(0).parse().unwrap()
     }
 
-    /// Number of files in the host's `/dev/shm`.
+    /// The number of files in the host's `/dev/shm`.
     pub(crate) fn files(&self) -> u32 {
         self.say("files ");
         self.answer(0).parse().unwrap()
     }
 
-    /// Sends a signal to a rank, and waits until a stopped one is stopped and a killed one is gone.
+    /// Sends a signal to a rank. Waits until the rank has stopped after SIGSTOP, or ended after
+    /// SIGKILL.
     pub(crate) fn signal(&self, rank: usize, signal: i32) {
         self.say(&format!("signal {rank} {signal}"));
         assert_eq!(self.answer(0), "done", "signal {signal} to rank {rank}");
@@ -206,7 +209,8 @@ impl Host {
         writeln!(&self.to, "{line}").unwrap();
     }
 
-    /// The next line of a rank; of the first process for 0. A transfer may wait for the silence of a rail meanwhile.
+    /// The next line of a rank; for 0, of the first process. A transfer may wait for the timeout of a rail
+    /// meanwhile.
     pub(crate) fn answer(&self, rank: usize) -> String {
         let line = self.said[rank].recv_timeout(BLOCKED);
         line.unwrap_or_else(|e| panic!("rank {rank} (0 is the host): {e}"))
@@ -215,16 +219,17 @@ impl Host {
 
 impl Drop for Host {
     fn drop(&mut self) {
-        // The first process ends with `unshare`, and the rest of the host with it.
+        // The first process ends with `unshare`, and all other processes of the host end with the
+        // first process.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Delivers the lines of a host: the number of a rank, or 0, and text.
+/// Delivers the lines of a host; a line consists of the number of a rank, or 0, and text.
 fn deliver(from: impl std::io::Read, tell: &[Sender<String>]) {
     for line in BufReader::new(from).lines().map_while(Result::ok) {
-        // The harness prints its own lines before ours, without a newline of their own.
+        // The harness prints text before the host's lines, without a newline.
         let line = line.split_once('@').map(|(_, line)| line);
         if let Some((number, text)) = line.and_then(|line| line.split_once(' '))
             && let Some(tell) = number.parse::<usize>().ok().and_then(|n| tell.get(n))
@@ -234,7 +239,7 @@ fn deliver(from: impl std::io::Read, tell: &[Sender<String>]) {
     }
 }
 
-/// The first process of a host. It does not return.
+/// The program of a host's first process. It does not return.
 pub(crate) fn serve_as_host() {
     let name = std::env::var(NAME).expect("started by a test, as its host");
     if std::env::var_os(SHARED).is_none() {
@@ -242,11 +247,11 @@ pub(crate) fn serve_as_host() {
         let named = unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) };
         assert_eq!(named, 0);
         let (kind, at) = (c"tmpfs".as_ptr(), c"/dev/shm".as_ptr());
-        // SAFETY: C strings; a tmpfs needs no data.
+        // SAFETY: the arguments are C strings; a tmpfs needs no data.
         let mounted = unsafe { libc::mount(kind, at, kind, 0, std::ptr::null()) };
         assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
         let (kind, at) = (c"sysfs".as_ptr(), c"/sys".as_ptr());
-        // SAFETY: C strings; a sysfs needs no data.
+        // SAFETY: the arguments are C strings; a sysfs needs no data.
         let mounted = unsafe { libc::mount(kind, at, kind, 0, std::ptr::null()) };
         assert_eq!(mounted, 0, "{}", std::io::Error::last_os_error());
         assert_eq!(run_ip("link set lo up"), "");
@@ -283,7 +288,7 @@ pub(crate) fn serve_as_host() {
             _ => {
                 let (rank, text) = two();
                 let child = &mut ranks[rank.parse::<usize>().unwrap() - 1];
-                // A rank that failed says so itself.
+                // A failed rank reports its failure itself.
                 let _ = writeln!(child.stdin.as_mut().unwrap(), "{text}");
             }
         }
@@ -296,7 +301,7 @@ fn run_ip(arguments: &str) -> String {
     run("ip", arguments)
 }
 
-/// What a program says, on one line.
+/// The output of a program on one line.
 fn run(program: &str, arguments: &str) -> String {
     let ran = Command::new(program).args(arguments.split(' ')).output();
     let ran = ran.unwrap();
@@ -304,14 +309,14 @@ fn run(program: &str, arguments: &str) -> String {
     String::from_utf8_lossy(&said).replace('\n', " ")
 }
 
-/// Starts a rank, whose process id is the one after `before` if that is not 0.
+/// Starts a rank. If `before` is not 0, the rank's process id is the next one after `before`.
 fn start(number: usize, interface: &str, before: &str) -> Child {
     if before != "0" {
         std::fs::write(Path::new("/proc/sys/kernel/ns_last_pid"), before).unwrap();
     }
     let mut command = Command::new(std::env::current_exe().unwrap());
     if interface == ANY {
-        // Cargo sets them for tests.
+        // Cargo sets these variables for tests.
         for variable in IFACE_VARIABLES {
             command.env_remove(variable);
         }
@@ -336,7 +341,7 @@ fn start(number: usize, interface: &str, before: &str) -> Child {
 
 fn send(child: &mut Child, signal: i32) {
     let pid = child.id() as libc::pid_t;
-    // SAFETY: our own child, not yet waited for.
+    // SAFETY: the process is this test's child and has not been waited for.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
     match signal {
         libc::SIGKILL => drop(child.wait().unwrap()),

@@ -1,5 +1,5 @@
-//! Processes with equal process ids in two pid namespaces that share one network and one `/dev/shm`. Only a peer that
-//! was proved to be local is local.
+//! Processes with equal process ids in two pid namespaces that share one network and one `/dev/shm`. A peer counts as
+//! local only if it was proved to be local.
 
 use plugin_api::Status;
 use test_skips::{Lacking, skipped};
@@ -9,7 +9,8 @@ use crate::driver::{Rank, Seen};
 use crate::namespaces::{Host, available};
 use crate::{PROVIDERS, mix, routes};
 
-/// Two ranks in each namespace, with the same process ids in both. `None` if this kernel does not give chosen ids.
+/// Two ranks in each namespace; the process ids are the same in both namespaces. `None` if this kernel does not
+/// support chosen process ids.
 fn twins<'a>(hosts: &'a [Host; 2], provider: &str) -> Option<[[Rank<'a>; 2]; 2]> {
     let ranks = [0, 1].map(|host: usize| {
         [1, 2].map(|number| Rank::start_after(&hosts[host], number, 500 * number as u32, provider))
@@ -50,7 +51,8 @@ fn equal_process_ids() {
         check(owner.counted(), &tallies, 1);
         routes(&owner, &near, &far);
 
-        // Of two processes with one id, one dies. It is lost to its peers, and the other one is not.
+        // Two processes have the same process id, and one dies. The dead process is lost to its
+        // peers, the other process is not.
         near.connect(1, &far);
         let met = near.post(1, 40);
         assert_eq!(near.flush(), Status::SUCCESS);
@@ -74,8 +76,9 @@ fn equal_process_ids() {
     }
 }
 
-/// A process that announces the node of another one, as in a clone of a virtual machine, and a process id that is there
-/// another process's, or nobody's. It is reached by message, and its death is not taken from that id.
+/// A process announces the node of another process, as in a clone of a virtual machine. Its process id belongs to
+/// another process on that node, or to no process. The origin uses messages for this peer, and does not infer the
+/// peer's death from that process id.
 #[test]
 fn equal_nodes() {
     if !available() {
@@ -96,7 +99,7 @@ fn equal_nodes() {
             let posted = origin.post(proc, 400);
             assert_eq!(posted.last, Status::SUCCESS, "{provider}");
             target.signal(libc::SIGSTOP);
-            // Checks of the peers find what the process id tells.
+            // The checks of the peers read the state of the process id.
             origin.wait_for_checks();
             target.signal(libc::SIGCONT);
             assert_eq!(

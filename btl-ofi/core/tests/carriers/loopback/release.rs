@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What a callback connects while the last release of the same peer waits for it.
+/// A callback that connects a peer while the last release of the same peer waits for this callback.
 struct Again<'a> {
     transport: &'a Transport,
     peer: Cell<Option<ptr::NonNull<Endpoint>>>,
@@ -15,7 +15,7 @@ impl Ended for Again<'_> {
     }
 }
 
-/// A peer that is connected again while its last release waits is not taken away.
+/// A peer that is connected again while its last release waits stays connected.
 #[test]
 fn a_release_that_is_overtaken_takes_nothing_away() {
     for provider in PROVIDERS {
@@ -34,7 +34,7 @@ fn a_release_that_is_overtaken_takes_nothing_away() {
             t.put(peer, from, h.base(), &h, 8, again.completion())
         });
         assert_eq!(again.peer.get(), None, "{provider}: nothing was polled yet");
-        // SAFETY: connected once, released once.
+        // SAFETY: the peer was connected once and is released once.
         assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
         assert_eq!(again.peer.get(), Some(peer), "{provider}");
         assert_eq!(t.stats().endpoints, 1, "{provider}");

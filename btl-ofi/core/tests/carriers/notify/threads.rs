@@ -2,13 +2,13 @@
 
 use super::*;
 
-/// Several threads notify one counter and flush: no count is lost or made twice.
+/// Several threads notify one counter and flush: each notification counts once.
 #[test]
 fn threads_share_a_counter() {
     const THREADS: usize = 3;
     const MANY: usize = 150;
     struct Shared(NonNull<Endpoint>);
-    // SAFETY: transports of this level may be called with the endpoint by any thread.
+    // SAFETY: at this thread level, any thread may call the transport with the endpoint.
     unsafe impl Sync for Shared {}
     for (provider, same_node) in ways() {
         let (a, b, peer) = pair(provider, same_node, ThreadLevel::Multiple);

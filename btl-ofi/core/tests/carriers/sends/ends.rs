@@ -1,8 +1,9 @@
-//! One side leaves, only flushes, or answers a sender that it did not know.
+//! One side leaves, only flushes, or answers an unknown sender.
 
 use super::*;
 
-/// A sender that closes at once, or releases the peer, has sent everything. The receiver does not know it.
+/// A sender that closes, or releases the peer, immediately after its sends has sent everything. The
+/// receiver does not know the sender.
 #[test]
 fn senders_leave_at_once() {
     for provider in PROVIDERS {
@@ -31,7 +32,7 @@ fn senders_leave_at_once() {
     }
 }
 
-/// Two transports that know each other and exchange messages. One releases the other, again and again; the other's way back
+/// Two transports that know each other and exchange messages. One releases the other repeatedly; the other's connection
 /// stays.
 #[test]
 fn one_side_leaves() {
@@ -62,14 +63,16 @@ fn one_side_leaves() {
     }
 }
 
-/// A sender that only flushes after its messages, without anything outstanding: they arrive nevertheless.
+/// A sender only flushes after its messages, and has no outstanding operation: the messages arrive
+/// nevertheless.
 #[test]
 fn without_progress_messages_arrive() {
     for provider in PROVIDERS {
         let [a, b] = [(); 2].map(|()| single(provider));
         let inbox = Inbox::of(&b);
         let peer = a.connect(b.address(), 1).unwrap();
-        // The first message introduces the sender, and connects. The next one waits for its answer.
+        // The first message introduces the sender, and connects. The next message waits for the answer to
+        // the first.
         send(&a, peer, 0, b"first");
         attended(&a, || inbox.wait(&b, 1));
         for i in 1..40 {
@@ -77,18 +80,18 @@ fn without_progress_messages_arrive() {
             let deadline = Patience::new();
             while inbox.count.load(Ordering::Acquire) <= i {
                 assert!(deadline.lasts(), "{provider}: message {i} was held back");
-                // A flush with nothing outstanding, and no progress.
+                // The flush has no outstanding operation, and makes no progress.
                 assert_eq!(a.flush(None), Status::SUCCESS);
                 b.progress();
             }
-            // Takes the answers.
+            // This progress takes the answers.
             a.progress();
         }
         close([], [a, b]);
     }
 }
 
-/// Connects a sender that it does not know, and answers.
+/// A receiver that connects an unknown sender, and answers.
 struct Answering<'a> {
     transport: &'a Transport,
     address: &'a [u8],
@@ -105,8 +108,8 @@ impl Receives for Answering<'_> {
     }
 }
 
-/// The receiving function may connect the sender. Messages that came together with the first one still have none; later ones
-/// have it.
+/// The receiving function may connect the sender. Messages that came together with the first message have no sender; later
+/// messages have the sender.
 #[test]
 fn strangers_are_connected_where_they_are_received() {
     for provider in PROVIDERS {
@@ -137,7 +140,8 @@ fn strangers_are_connected_where_they_are_received() {
     }
 }
 
-/// What a host kept for want of room is sent before it releases the peer, if it makes progress for that first.
+/// A host keeps messages for lack of room. They leave before the release of the peer if the host makes
+/// progress before.
 #[test]
 fn what_was_kept_leaves_before_a_release() {
     for provider in ["tcp;ofi_rxm", "net"] {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Lets the receiving function return.
+/// A gate that lets the receiving function return.
 struct Gate {
     open: AtomicBool,
     inbox: Inbox,
@@ -24,7 +24,7 @@ impl Receives for Gate {
 fn answers_pass_long_messages() {
     const MANY: usize = 12;
     for provider in ["tcp;ofi_rxm", "net"] {
-        // All messages are on the way before the first one is answered.
+        // All messages are sent before the first one is answered.
         let settings = [
             ("btl_ofi_mode", Value::Int(2)),
             ("btl_ofi_stream_window", Value::Unsigned(0)),

@@ -1,8 +1,9 @@
-//! Senders that are released while their messages are handed to the host.
+//! Senders that are released while the host receives their messages.
 
 use super::*;
 
-/// What `release` needs: the transport, the address of another process, and what it was told.
+/// The arguments of `release`: the transport, the address of another process, and the received
+/// messages.
 struct Releaser {
     t: Transport,
     other: Vec<u8>,
@@ -40,7 +41,8 @@ fn a_released_sender_is_nobody() {
         releaser.receive_of(b);
         let first = b.connect(a.address(), 0).unwrap().as_ptr().addr();
         let peer = a.connect(b.address(), 1).unwrap();
-        // The first message introduces the sender. The next three wait for its answer, and then leave together.
+        // The first message introduces the sender. The next three messages wait for the answer to the first,
+        // then leave together.
         (0..4).for_each(|tag| send(&a, peer, tag, b"hello"));
         let wait = |n: usize| {
             until(

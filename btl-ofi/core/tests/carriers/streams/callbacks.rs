@@ -3,26 +3,27 @@
 use super::{PROVIDERS, SMALLEST};
 use crate::common::prelude::*;
 
-/// A transfer whose pieces need more room than the smallest.
+/// A transfer whose pieces need more room than the smallest pieces.
 const LARGE: usize = 300_000;
 
-/// What callbacks that put again need.
+/// The arguments of callbacks that post further puts.
 struct Chain<'a> {
     t: &'a Transport,
     peer: NonNull<Endpoint>,
     handle: &'a Handle,
     local: *mut c_void,
-    /// Puts that callbacks may still post, those that were posted, refusals, and callbacks.
+    /// The counts of puts that callbacks may still post, of posted puts, of refusals, and of
+    /// callbacks.
     left: Cell<u32>,
     posted: Cell<u32>,
     refused: Cell<u32>,
     ended: Cell<u32>,
-    /// Callbacks that run, one inside another.
+    /// The number of nested running callbacks.
     depth: Cell<u32>,
 }
 
 impl Chain<'_> {
-    /// Posts a put whose callback posts the next ones. As long as there is no room it makes progress.
+    /// Posts a put whose callback posts the next puts. Makes progress while there is no room.
     fn put(&self) {
         let completion = self.completion();
         let size = match self.posted.get() % 6 {
@@ -48,7 +49,8 @@ impl Ended for Chain<'_> {
     fn ended(&self, status: Status) {
         assert_eq!(status, Status::SUCCESS);
         self.ended.set(self.ended.get() + 1);
-        // Deeper ones post nothing: the progress that each makes runs further callbacks.
+        // Deeper callbacks post nothing, because the progress in each callback runs further
+        // callbacks.
         if self.depth.get() == 8 {
             return;
         }
@@ -63,7 +65,8 @@ impl Ended for Chain<'_> {
     }
 }
 
-/// Callbacks that post more than they end fill the queue, and post on while it is full: what they wait for goes on around them.
+/// Callbacks that post more than they complete fill the queue, and continue to post while it is full. The transfers that
+/// they wait for proceed meanwhile.
 #[test]
 fn callbacks_post_into_a_full_queue() {
     const FIRST: u32 = 1024;
@@ -87,7 +90,7 @@ fn callbacks_post_into_a_full_queue() {
         attended(&b, || {
             (0..FIRST).for_each(|_| chain.put());
             assert_eq!(a.flush(None), Status::SUCCESS);
-            // Callbacks in the flush posted more.
+            // Callbacks in the flush posted more puts.
             until(&[&a], "nothing goes on", || {
                 chain.ended.get() >= chain.posted.get()
             });

@@ -1,4 +1,5 @@
-//! A stream of the program: copies queue on it, and are made in their order when they are asked for while it is not busy.
+//! A stream of the program. Copies wait in the stream's queue; a query makes them in their order if the stream is not
+//! busy.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::collections::{BTreeSet, VecDeque};
@@ -8,37 +9,38 @@ use crate::common::prelude::*;
 
 /// The number by which the program names the stream.
 const NUMBER: usize = 0x5354;
-/// Marks a bounce buffer that is not filled yet.
+/// The content of a bounce buffer that is not filled yet.
 const NOT_YET: u8 = 0xee;
 
 /// A copy that was started.
 pub(crate) struct Queued {
     pub(crate) number: usize,
-    /// How often it was asked for.
+    /// The number of queries for the copy.
     asked: usize,
     to_device: bool,
-    /// The address on the device, the one on the host, bytes.
+    /// The address on the device, the address on the host, and the bytes.
     place: (usize, usize, usize),
 }
 
 #[derive(Default)]
 pub(crate) struct Stream {
     pub(crate) queue: VecDeque<Queued>,
-    /// Copies that were made, and were not asked for since.
+    /// Copies that were made and not queried since.
     made: BTreeSet<usize>,
-    /// Copies that were started, and the most that were under way at once.
+    /// The number of started copies, and the maximum number of outstanding copies.
     pub(crate) started: usize,
     pub(crate) most: usize,
-    /// Questions after which each copy is made by itself; 0 for copies in their order.
+    /// The number of queries after which each copy completes independently; 0 makes copies complete
+    /// in order.
     pub(crate) questions: usize,
-    /// The number of a copy that fails, and of one that finds no event.
+    /// The number of a copy that fails, and of a copy that gets no event.
     pub(crate) fails: Option<usize>,
     pub(crate) refuses: Option<usize>,
-    /// Nothing is copied.
+    /// Whether the stream makes no copies.
     pub(crate) is_busy: bool,
-    /// It is busy until this peer has failed.
+    /// The stream is busy until this peer has failed.
     pub(crate) busy_while_well: Option<NonNull<Endpoint>>,
-    /// Half of each copy is made.
+    /// Whether only half of each copy is made.
     pub(crate) is_short: bool,
 }
 
@@ -46,7 +48,7 @@ pub(crate) struct Stream {
 unsafe impl Send for Stream {}
 
 static STREAM: Mutex<Option<Stream>> = Mutex::new(None);
-/// Tests that use the stream, one at a time.
+/// The lock of the tests that use the stream, one at a time.
 static TURN: Mutex<()> = Mutex::new(());
 
 pub(crate) fn with<R>(act: impl FnOnce(&mut Stream) -> R) -> R {
@@ -54,7 +56,7 @@ pub(crate) fn with<R>(act: impl FnOnce(&mut Stream) -> R) -> R {
     act(guard.get_or_insert_with(Stream::default))
 }
 
-/// The stream as new, for one test.
+/// Resets the stream for one test.
 pub(crate) fn fresh() -> MutexGuard<'static, ()> {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     with(|stream| *stream = Stream::default());
@@ -90,7 +92,7 @@ impl Stream {
         self.made.insert(number);
     }
 
-    /// Asks for one copy, which is made by itself once it was asked for often enough.
+    /// Queries one copy, which completes after enough queries.
     fn ask(&mut self, number: usize) -> i32 {
         let index = self.queue.iter().position(|c| c.number == number);
         let index = index.expect("asked for a copy that is over");
@@ -110,7 +112,7 @@ impl Stream {
 
     fn goes_on(&self) -> bool {
         let peer = self.busy_while_well;
-        // SAFETY: the test names a peer of its transport.
+        // SAFETY: the test names a peer of its own transport.
         !self.is_busy || peer.is_some_and(|peer| unsafe { peer.as_ref() }.failure().is_some())
     }
 }
@@ -118,7 +120,7 @@ impl Stream {
 /// Queues a copy.
 ///
 /// # Safety
-/// `iov` has an element, and `event` is writable.
+/// `iov` has one element, and `event` is writable.
 unsafe fn start(
     to_device: bool,
     iov: *const IoVec,
@@ -209,18 +211,18 @@ pub(crate) fn overrides() -> OverrideOps {
     both.with_async(Some(start_from), Some(start_to), Some(query), stream)
 }
 
-/// The host memory of a copy, and whether it was freed.
+/// The address of a copy's host memory, and whether the memory was freed.
 static WATCHED: AtomicUsize = AtomicUsize::new(0);
 static FREED: AtomicBool = AtomicBool::new(false);
 
-/// Watches the memory of the next copy.
+/// Starts to watch the memory of the next copy.
 pub(crate) fn watch_memory(stream: &mut Stream) {
     FREED.store(false, Ordering::Relaxed);
     let next = stream.queue.front().map_or(0, |copy| copy.place.1);
     WATCHED.store(next, Ordering::Relaxed);
 }
 
-/// Whether the memory was freed; it is no longer watched.
+/// Whether the memory was freed; ends the watching.
 pub(crate) fn was_freed() -> bool {
     WATCHED.store(0, Ordering::Relaxed);
     FREED.load(Ordering::Relaxed)
@@ -231,7 +233,7 @@ struct Watching;
 #[global_allocator]
 static ALLOCATOR: Watching = Watching;
 
-// SAFETY: each call is the system allocator's.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Watching {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller guarantees the layout.

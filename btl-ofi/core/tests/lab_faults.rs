@@ -1,5 +1,5 @@
-//! The transport over a provider that fails by script. In every case each operation is either done or reported as failed,
-//! exactly once; flush returns; nothing leaks; nothing hangs.
+//! The transport over a provider that fails by script. In every case each operation is either completed or reported as
+//! failed, exactly once; flush returns; no resource leaks; no call hangs.
 
 #![allow(
     clippy::unwrap_used,
@@ -32,7 +32,7 @@ use lab::said::{Kept, Losses};
 use lab::{Tally, child, child_role, descriptors, shape, violations};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Seeds of an ordinary run, and of one child.
+/// The number of seeds of an ordinary run, and of one child.
 const SEEDS: u64 = 600;
 const BATCH: u64 = 50;
 const SLOTS: usize = 64;
@@ -40,18 +40,18 @@ const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// libfabric's numbers of errors that say nothing about the peer: EIO, EINVAL, ETRUNC, EMSGSIZE,
+/// libfabric's numbers of errors that do not concern the peer: EIO, EINVAL, ETRUNC, EMSGSIZE,
 /// EKEYREJECTED, ENOMEM, EAGAIN, EACCES.
 const ERRORS: [u32; 8] = [5, 22, 265, 90, 129, 12, 11, 13];
-/// Errors that say that the peer is gone: ESHUTDOWN, EHOSTUNREACH, ECONNRESET, ENOTCONN.
+/// Errors that say that the peer is dead: ESHUTDOWN, EHOSTUNREACH, ECONNRESET, ENOTCONN.
 const GONE: [u32; 4] = [108, 113, 104, 107];
 
-/// A shape and a script, from a seed alone.
+/// A shape and a script, which depend only on a seed.
 struct Script {
     contexts: usize,
     threads: usize,
     gone: bool,
-    /// Whether something is to be waited for in vain; peers are given up for it then.
+    /// Whether some operations never complete; the transport then gives up their peers.
     silence: bool,
     pairs: Vec<(&'static str, String)>,
 }
@@ -83,7 +83,7 @@ fn script(seed: u64) -> Script {
     faults.push(often(&mut dice, "nomem", &[0, 0, 300]));
     faults.push(often(&mut dice, "keyrejected", &[0, 0, 300]));
     let context_mode = dice.pick(&["", "CONTEXT", "CONTEXT2"]);
-    // Each of these takes its time.
+    // Each run with silence takes long.
     let silence = dice.below(12) == 0;
     if silence {
         let kinds = ["silent", "silent", "nullok", "againfrom"];
@@ -94,11 +94,11 @@ fn script(seed: u64) -> Script {
         }
     }
     if silence && gone {
-        // An operation that never ends, to a peer that was given up before, is not looked for: it was reported.
+        // A peer was given up before, so an operation to it that never ends is not checked: it was reported.
         faults[1] = format!("errno={}", ERRORS[0]);
     }
     let gone = gone || silence;
-    // Puts that are confirmed by reads, which fail too. An error without a name may be of a read, and fails no operation.
+    // Reads confirm puts, and the reads fail too. An error without a name may belong to a read, and fails no operation.
     let by_order = seed.is_multiple_of(4);
     let kept = |fault: &String| {
         !["nameless", "nomem", "keyrejected"]
@@ -115,7 +115,7 @@ fn script(seed: u64) -> Script {
     Script {
         contexts,
         silence,
-        // What a peer that is given up still does to memory can only be waited for alone.
+        // Only a test with one thread can wait for the late writes of a peer that was given up.
         threads: if gone { 1 } else { dice.pick(&[1, 1, 4]) },
         gone,
         pairs: vec![
@@ -132,7 +132,7 @@ fn script(seed: u64) -> Script {
     }
 }
 
-/// Registers; what the script refuses is tried again, as hosts do.
+/// Registers memory; retries when the script refuses, as hosts do.
 fn register(t: &Transport, memory: &mut [u64]) -> Region {
     for _ in 0..10_000 {
         let size = size_of_val(memory);
@@ -191,7 +191,8 @@ fn run(script: &Script, seed: u64) -> Tally {
                     dice: Dice(seed + i as u64),
                     faults: true,
                     gone: script.gone,
-                    // Which thread's flush tells of those is not said.
+                    // Several threads flush, and the thread whose flush reports these failures is
+                    // not defined.
                     untracked: script.threads == 1,
                     losses,
                     tally: Tally::default(),
@@ -200,7 +201,7 @@ fn run(script: &Script, seed: u64) -> Tally {
                     target_polls: None,
                 };
                 judge.epochs(4);
-                // Memory comes and goes meanwhile.
+                // The test registers and deregisters memory meanwhile.
                 let mut memory = [0u64; 4];
                 if !losses.is_cut_off() {
                     drop(register(t, &mut memory));
@@ -244,7 +245,7 @@ fn some_seeds() {
         );
         let tally = run(&script, seed);
         tally.tell();
-        // At once, so that the last seed named is the one that failed.
+        // The assertion runs after each seed, so the last printed seed is the failed one.
         tally.insist("this seed");
         assert_eq!(violations(), "", "the provider's user broke its rules");
         assert_eq!(
@@ -257,7 +258,7 @@ fn some_seeds() {
 
 #[test]
 fn hundreds_of_seeds() {
-    // Any other first seed can be asked for; the same one gives the same faults.
+    // The user can choose the first seed; the same seed gives the same faults.
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
     let first: u64 = number("LAB_SEED").unwrap_or(1);
     let seeds: u64 = number("LAB_SEEDS").unwrap_or(SEEDS);
@@ -288,7 +289,7 @@ fn hundreds_of_seeds() {
     }
 }
 
-/// What a callback that tells of a failure counts for; one that does not is 1.
+/// The weight of a callback that reports a failure; the weight of a success is 1.
 const FAILED: usize = 1000;
 
 unsafe extern "C" fn count(
@@ -305,8 +306,8 @@ unsafe extern "C" fn count(
     unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(call, Ordering::Relaxed);
 }
 
-/// A peer is killed with operations outstanding: each is reported once, flush says so, and what is
-/// posted then is refused or reported too.
+/// A peer is killed with operations outstanding: each operation is reported once, the flush returns
+/// an error, and later posts are refused or reported too.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn killed_peers() {

@@ -1,5 +1,5 @@
-//! Peers that fall silent while this process only waits: no operation is outstanding, and heartbeats find them. The
-//! provider has no atomics, so messages carry the operations.
+//! Peers that fall silent while this process only waits: no operation is outstanding, and heartbeats detect the
+//! silence. The provider has no atomics, so messages carry the operations.
 
 #![allow(
     clippy::unwrap_used,
@@ -40,7 +40,7 @@ fn single(faults: &str, timeout: u64) -> Transport {
     opened(&shape, ThreadLevel::Single, &settings)
 }
 
-/// A transport of a peer, its window, and the peer as `t` sees it.
+/// The transport of a peer, the peer's window, and the peer's endpoint at `t`.
 struct Peer {
     transport: Transport,
     region: Region,
@@ -60,7 +60,7 @@ impl Peer {
     }
 
     fn failure(&self) -> Option<Status> {
-        // SAFETY: connected until the transport closes.
+        // SAFETY: the peer is connected until the transport closes.
         unsafe { self.endpoint.as_ref() }.failure()
     }
 
@@ -104,7 +104,8 @@ fn wait_for_failure(t: &Transport, peer: &Peer) -> Status {
     }
 }
 
-/// Peers that have answered an operation before, and have put here, and one of which nothing was heard.
+/// Some peers have answered an operation before, some have put to this process, and one has sent
+/// nothing.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn waiting() {
@@ -120,7 +121,7 @@ fn waiting() {
     );
     let here = origin.transport.connect(t.address(), 1).unwrap();
     put(&origin.transport, here, own.handle(), &t);
-    // While they make progress, they answer, however long this process waits.
+    // The peers make progress, so they answer, however long this process waits.
     attended(&target.transport, || {
         attended(&origin.transport, || wait(&t, 4 * TIME));
     });
@@ -131,7 +132,7 @@ fn waiting() {
         target.region.handle(),
         &target.transport,
     );
-    // One of them goes on.
+    // One of the peers continues.
     attended(&origin.transport, || {
         assert_eq!(wait_for_failure(&t, &target), Status::UNREACH);
         wait(&t, 2 * TIME);
@@ -158,7 +159,7 @@ fn silent_peers_are_noticed_while_a_process_waits() {
     child("waiting", "waiting", LIMIT).insist("waiting for silent peers");
 }
 
-/// Flushes and closing do not wait for the answer to a heartbeat, and operations that follow it are counted as ever.
+/// Flushes and closing do not wait for the answer to a heartbeat, and later operations are counted as before.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn computing() {
@@ -168,7 +169,7 @@ fn computing() {
     put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
     put(&t, other.endpoint, other.region.handle(), &other.transport);
     attended(&other.transport, || wait(&t, 2500));
-    // The heartbeat to the first one is not answered.
+    // The heartbeat to the first peer is not answered.
     put(&t, other.endpoint, other.region.handle(), &other.transport);
     put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
     assert_eq!((busy.failure(), other.failure()), (None, None));
@@ -190,7 +191,7 @@ fn nothing_waits_for_heartbeats() {
     child("computing", "computing", LIMIT).insist("peers that compute");
 }
 
-/// Messages that the provider loses or delays.
+/// The provider loses or delays messages.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn faults() {

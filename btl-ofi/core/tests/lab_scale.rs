@@ -1,5 +1,5 @@
-//! Ten thousand peers, most at addresses without a process: the cost of connecting each, of one put to each and of its release,
-//! in memory, in calls of the provider and in processor time. The bytes in docs/scale.md are from this test.
+//! Ten thousand peers, most at addresses without a process: the cost of connecting each peer, of one put to each and of its
+//! release, in memory, in calls of the provider and in processor time. The bytes in docs/scale.md are from this test.
 
 #![allow(
     clippy::unwrap_used,
@@ -19,12 +19,13 @@ const LIMIT: Duration = Duration::from_secs(180);
 const FEW: usize = 1_000;
 const MANY: usize = 10_000;
 
-/// Bytes that this program's allocator has given out. The provider, a library of its own, has another one.
+/// The bytes that this program's allocator has allocated. The provider is a separate library with another
+/// allocator.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
 
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
@@ -46,13 +47,14 @@ fn given() -> usize {
     GIVEN.load(Ordering::Relaxed)
 }
 
-/// How operations reach remote peers.
+/// A configuration that determines how operations reach remote peers.
 struct Form {
     name: &'static str,
-    /// Environment of the provider, and `btl_ofi_mode`.
+    /// The environment of the provider, and `btl_ofi_mode`.
     atomics: &'static str,
     mode: i32,
-    /// Most bytes of a connected peer, and of one more to which one operation was made, its origin's and its target's.
+    /// The maximum bytes of a connected peer, and the maximum bytes of a peer after its first operation, at origin and
+    /// target together.
     connected: usize,
     used: usize,
 }
@@ -81,7 +83,7 @@ const FORMS: [Form; 3] = [
     },
 ];
 
-/// A transport, another one that is its target, and the target's window.
+/// A transport, another transport as its target, and the target's window.
 struct Pair {
     t: Transport,
     target: Transport,
@@ -96,19 +98,20 @@ fn pair(form: &Form) -> Pair {
     Pair { t, target, window }
 }
 
-/// Where the endpoint's address stands in a blob (`core/src/peer/address.rs`): behind a head of 52 bytes and the provider's name.
+/// The position of the endpoint's address in a blob (`core/src/peer/address.rs`): behind a head of 52 bytes and the
+/// provider's name.
 fn place(blob: &[u8]) -> usize {
     52 + usize::from(u16::from_le_bytes([blob[44], blob[45]]))
 }
 
-/// The blob as of another node.
+/// The blob, changed to name another node.
 fn elsewhere(blob: &[u8]) -> Vec<u8> {
     let mut blob = blob.to_vec();
     blob[8..16].iter_mut().for_each(|byte| *byte = !*byte);
     blob
 }
 
-/// A blob that nobody published: the address names another process, which does not exist.
+/// A blob that no process published: its address names a process that does not exist.
 fn pretended(blob: &[u8], number: usize) -> Vec<u8> {
     let mut blob = blob.to_vec();
     let at = place(&blob) + 8;
@@ -117,7 +120,7 @@ fn pretended(blob: &[u8], number: usize) -> Vec<u8> {
 }
 
 impl Pair {
-    /// Connects peers `first..` to blobs.
+    /// Connects the peers from `first` on to the blobs.
     fn connect(
         &self,
         first: usize,
@@ -130,7 +133,8 @@ impl Pair {
             .collect()
     }
 
-    /// Puts a number to each peer, all of which are the target, and waits until all have arrived.
+    /// Puts a number to each peer, all of which are the target, and waits until all puts have
+    /// arrived.
     fn put(&mut self, peers: &[NonNull<Endpoint>]) {
         let region = register(&self.target, &mut self.window, Access::all());
         let h = region.handle();
@@ -164,7 +168,7 @@ impl Pair {
 
     fn disconnect(&self, peers: &[NonNull<Endpoint>]) {
         for peer in peers {
-            // SAFETY: connected once each.
+            // SAFETY: each peer was connected once.
             assert_eq!(unsafe { self.t.disconnect(*peer) }, Status::SUCCESS);
             self.target.progress();
         }
@@ -176,7 +180,7 @@ impl Pair {
     }
 }
 
-/// Connects pretended peers with three real ones among them, makes a put to those, and counts.
+/// Connects simulated peers and three real ones, puts to the real ones, and counts.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn one_form() {
@@ -205,7 +209,7 @@ fn one_form() {
     drop(peers);
     pair.close();
     let counts = stats();
-    // Equal addresses are inserted once where messages are used; there, the target inserts that of its origin.
+    // With messages, equal addresses are inserted once, and the target inserts its origin's address.
     let inserted = if form.atomics == "1" {
         MANY
     } else {
@@ -215,7 +219,8 @@ fn one_form() {
     // The last farewell may not have reached the target.
     let kept = inserted as u64 - counts["removed"];
     assert!(kept <= u64::from(form.atomics == "0"), "{counts:?}");
-    // Where messages are used, names are read back: when an address is inserted and removed, and as the table of names grows.
+    // With messages, the transport reads names back when it inserts or removes an address, and when the table of names
+    // grows.
     let looked = if form.atomics == "1" {
         0
     } else {
@@ -223,7 +228,7 @@ fn one_form() {
     };
     assert!(counts["looked"] <= looked, "{counts:?}");
     assert!(counts["named"] <= 4, "{counts:?}");
-    // The receives of both, the puts, and messages about them.
+    // The count covers the receives of both sides, the puts, and messages about them.
     assert!(counts["posted"] <= 64, "{counts:?}");
     announce(&format!(
         "scale, {}: {} bytes a connected peer, {:.2} us a peer to the first put ({MANY} peers)\n",
@@ -238,7 +243,8 @@ fn one_form() {
     .tell();
 }
 
-/// Processor time and bytes of connecting `n` pretended peers and `n` real ones, an operation to each of these, and the release.
+/// The processor time and the bytes of connecting `n` simulated and `n` real peers, of one operation to each real peer, and
+/// of the release.
 fn cost(form: &Form, n: usize) -> (Duration, usize) {
     let mut pair = pair(form);
     let real = elsewhere(pair.target.address());
@@ -255,8 +261,8 @@ fn cost(form: &Form, n: usize) -> (Duration, usize) {
     (took, bytes / n)
 }
 
-/// Ten times as many peers take about ten times the processor time. If each peer checks all others, they take up to a hundred
-/// times as much; if the processor's caches no longer hold all data, each peer takes up to twice the time.
+/// Ten times as many peers take about ten times the processor time. If each peer checked all others, they would take up to
+/// a hundred times as much. If the processor's caches no longer hold all data, each peer takes up to twice the time.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn growth() {

@@ -1,5 +1,5 @@
-//! Peers and providers that fall silent: with `btl_ofi_peer_timeout` set, each operation is reported once and flush returns;
-//! a peer that answers again in time has lost nothing.
+//! Peers and providers that fall silent. With `btl_ofi_peer_timeout` set, each operation is reported once and flush
+//! returns; a peer that answers again in time loses nothing.
 
 #![allow(
     clippy::unwrap_used,
@@ -24,12 +24,13 @@ use common::{Patience, open, worked};
 use lab::{Tally, child, child_role, shape};
 
 const LIMIT: Duration = Duration::from_secs(180);
-/// Operations of a run.
+/// The number of operations of a run.
 const COUNT: usize = 120;
-/// The time given to peers, milliseconds.
+/// The peer timeout, milliseconds.
 const TIME: u64 = 300;
 
-/// Posts one operation of a kind until it is taken or refused for good; whether it was taken.
+/// Posts one operation of a kind until it is accepted or refused permanently; returns whether it
+/// was accepted.
 fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &Seen) -> bool {
     let (peer, h) = (target.peer, target.handle);
     let completion = seen.completion();
@@ -60,14 +61,14 @@ fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &See
     }
 }
 
-/// Operations to two processes, while the provider does as the script says. `lost` says whether some
-/// never complete.
+/// Makes operations to two processes, while the provider follows the script. `lost` says whether
+/// some never complete.
 fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     println!("@at {faults} {contexts} {mode}");
     shape(&[
         ("TX_CTX", contexts),
         ("MODE", mode),
-        // Regions that must be closed before the endpoint.
+        // These regions must be closed before the endpoint.
         ("MR_MODE", if lost { "ENDPOINT" } else { "" }),
         ("FAULTS", faults),
     ]);
@@ -84,7 +85,7 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     let mut memory = [0u64; 8];
     // SAFETY: the memory outlives the region.
     let region = unsafe { t.register(memory.as_mut_ptr().cast(), 64, Access::all()) };
-    // The targets take no part in the faults: what they do themselves is nothing.
+    // The targets make no faults themselves.
     let targets = [0, 1].map(|proc| Target::start_as(proc, &t, "lab", true));
     let seen: Vec<Seen> = (0..COUNT).map(|_| Seen::default()).collect();
     let mut words = vec![0u64; COUNT];
@@ -107,7 +108,7 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
         println!("@lost {unheard}: {good} good, {bad} bad, {refused} refused");
     }
     assert_eq!(bad + refused > 0, lost);
-    // Nothing comes later either.
+    // No report comes later.
     for _ in 0..5000 {
         t.progress();
     }
@@ -131,20 +132,20 @@ fn scripts() {
     let mut tally = Tally::default();
     let mode = if contexts == "1" { "" } else { "CONTEXT2" };
     for (script, lost) in [
-        // A peer says nothing more, from its first operation, from some later one.
+        // A peer stops answering, at its first operation or at a later one.
         ("silent=1", true),
         ("silent=20", true),
         ("silent=7,delay=20,reorder=1,again=100,burst=3", true),
-        // It comes back in time.
+        // The peer comes back in time.
         ("silent=1,back=300", false),
         ("silent=20,back=1000,delay=20,reorder=1", false),
-        // Completions that name nothing say nothing of the operation they were for.
+        // Completions without a name do not identify their operation.
         ("nullok=1000", true),
         ("nullok=100,delay=5", true),
-        // Those that belong to nothing do no harm.
+        // Completions that belong to no operation do no harm.
         ("stray=1000", false),
         ("stray=300,delay=9,reorder=1", false),
-        // The provider takes nothing, at once or after a while.
+        // The provider accepts no operation, from the beginning or after a while.
         ("againfrom=1", true),
         ("againfrom=15,delay=10", true),
     ] {
@@ -155,7 +156,7 @@ fn scripts() {
 
 #[test]
 fn silence_ends() {
-    // What is waited for is time, not processors.
+    // The children wait for time, not for processors, so all run at the same time.
     let mut tally = Tally::default();
     std::thread::scope(|s| {
         let both = ["1", "4"].map(|contexts| s.spawn(|| child("scripts", contexts, LIMIT)));
@@ -167,7 +168,7 @@ fn silence_ends() {
     assert_eq!(tally.run, 22);
 }
 
-/// Without a time set, a peer that comes back late has only been waited for.
+/// Without a timeout, a peer that comes back late causes only a longer wait.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn patience() {
@@ -197,13 +198,13 @@ fn a_late_peer_is_waited_for() {
     child("patience", "patience", LIMIT).insist("a peer that comes back late");
 }
 
-/// A region that its user keeps longer than the transport, which closes its endpoints nevertheless: what is outstanding uses
-/// memory of the transport.
+/// The user keeps a region longer than the transport. The transport still closes its endpoints, because outstanding
+/// operations use memory of the transport.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn kept() {
     child_role();
-    // Closing the endpoint closes the region with it, so that there is room for another one.
+    // Closing the endpoint closes the region too, so there is room for another region.
     shape(&[("MR_MODE", "ENDPOINT"), ("REGIONS", "1")]);
     let [one, other] = [(); 2].map(|()| open("lab", ThreadLevel::Single, &[]));
     let mut memory = [0u64; 8];

@@ -29,7 +29,7 @@ mod record;
 #[path = "../src/op/tag.rs"]
 mod tag;
 
-/// The folders in which the sources find each other.
+/// The module paths that the source files expect.
 mod base {
     pub(crate) use crate::sync;
 }
@@ -52,7 +52,7 @@ mod endpoint {
     }
 }
 
-/// What the sources find under this name: loom's atomics.
+/// The module that the sources expect under this name: loom's atomics.
 mod sync {
     use loom::sync::atomic;
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
@@ -62,7 +62,7 @@ mod sync {
         0
     }
 
-    /// loom's, with a swap that fails like an exchange.
+    /// loom's atomic, with a swap that fails like an exchange.
     pub(crate) struct AtomicBool(atomic::AtomicBool);
 
     impl AtomicBool {
@@ -75,8 +75,8 @@ mod sync {
         }
 
         pub(crate) fn swap(&self, value: bool, order: Ordering) -> bool {
-            // A swap that finds the value there changes nothing; as a store of its own the model
-            // would order it after the release that it raced with.
+            // A swap that finds its value already stored must change nothing. As a store, the model
+            // would order the swap after the release that it raced with.
             self.0
                 .compare_exchange(!value, value, order, Ordering::Relaxed)
                 .unwrap_or(value)
@@ -110,17 +110,17 @@ use tag::Tag;
 
 static PEER: Endpoint = Endpoint::new();
 
-/// What the lock guards. The cell reports a race if two threads get in at once.
+/// The data that the lock guards. The cell reports a race if two threads get in at once.
 struct State {
     pool: Pool,
     posted: Vec<*mut c_void>,
     entered: UnsafeCell<u32>,
 }
 
-// SAFETY: the state is reached through the lock only, which gives it to one thread at a time.
+// SAFETY: only the lock gives access to the state, to one thread at a time.
 unsafe impl Send for State {}
 
-/// How often each of two operations was reported, and what its callback wrote.
+/// The number of reports of each of two operations, and the values that their callbacks wrote.
 struct Effects {
     reports: [AtomicU32; 2],
     wrote: [UnsafeCell<u32>; 2],
@@ -156,10 +156,11 @@ impl Lane {
         self.post_by(number, |state, context| state.posted.push(context));
     }
 
-    /// As `rma::post`: raised, recorded and handed over under one hold of the lock.
+    /// The same steps as `rma::post`: the operation is counted, recorded and posted while the lock
+    /// is held once.
     fn post_by(&self, number: usize, hand: impl FnOnce(&mut State, *mut c_void)) {
         let mut state = self.state.lock();
-        // SAFETY: loom checks that the lock gives this to one thread at a time.
+        // SAFETY: loom checks that the lock gives access to one thread at a time.
         state.entered.with_mut(|e| unsafe { *e += 1 });
         let phase = self.count.raise(self.count.pair(), true);
         let taken = state.pool.take().expect("a record");
@@ -169,7 +170,7 @@ impl Lane {
             data: ptr::null_mut(),
         };
         let tag = Tag::new(NonNull::from(&PEER), phase, 0);
-        // SAFETY: just taken.
+        // SAFETY: the record was taken just now.
         unsafe {
             Record::fill(
                 taken,
@@ -186,19 +187,19 @@ impl Lane {
         self.poll_by(|state| state.posted.pop());
     }
 
-    /// As `progress::poll` and `deliver`: one completion is read and its record given back under the
-    /// lock, the callback runs without it, and only then the count falls.
+    /// The same steps as `progress::poll` and `deliver`. Under the lock, one completion is read and
+    /// its record returned. The callback runs without the lock, and the count falls afterwards.
     fn poll_by(&self, read: impl FnOnce(&mut State) -> Option<*mut c_void>) {
         let Some(mut state) = self.state.try_lock() else {
             return;
         };
-        // SAFETY: loom checks that the lock gives this to one thread at a time.
+        // SAFETY: loom checks that the lock gives access to one thread at a time.
         state.entered.with_mut(|e| unsafe { *e += 1 });
         let Some(context) = read(&mut state) else {
             return;
         };
         let record = state.pool.owns(context).expect("a record that is in use");
-        // SAFETY: found in use above.
+        // SAFETY: the record was found in use above.
         let finished: Finished = unsafe { state.pool.give_back(record) };
         drop(state);
         let number = finished.context as usize;
@@ -218,7 +219,7 @@ impl Lane {
         }
     }
 
-    /// Whether the flushing thread sees what the callback of its operation wrote.
+    /// Whether the flushing thread sees the value that the callback of its operation wrote.
     fn is_done(&self, number: usize) {
         assert_eq!(self.effects.reports[number].load(Ordering::Relaxed), 1);
         // SAFETY: loom checks each access.
@@ -239,13 +240,15 @@ unsafe extern "C" fn never_called(
 
 fn check(test: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
-    // As in `tally_model.rs`. A wait adds branches without end to a path.
+    // The bound is the same as in `tally_model.rs`. A wait adds an unbounded number of branches to
+    // a path.
     model.preemption_bound = Some(2);
     model.max_branches = 20_000;
     model.check(test);
 }
 
-/// Two threads post and flush on one context; each completes what it finds, its own or not.
+/// Two threads post and flush on one context; each thread completes the operations that it finds,
+/// its own or the other's.
 #[test]
 fn two_threads_share_a_context() {
     check(|| {
@@ -269,7 +272,8 @@ fn two_threads_share_a_context() {
     });
 }
 
-/// A thread that only makes progress completes another's operation; the flush of its poster sees it.
+/// A thread that only makes progress completes another thread's operation; the poster's flush sees
+/// the completion.
 #[test]
 fn a_progress_thread_completes_for_others() {
     check(|| {
@@ -290,7 +294,8 @@ fn a_progress_thread_completes_for_others() {
     });
 }
 
-/// A peer is given up while another thread completes its operation: it is reported by one of the two.
+/// A peer is given up while another thread completes its operation: exactly one of the two reports
+/// the operation.
 #[test]
 fn an_operation_is_given_up_or_completed() {
     check(|| {
@@ -301,7 +306,7 @@ fn an_operation_is_given_up_or_completed() {
             thread::spawn(move || {
                 let mut state = lane.state.lock();
                 let used: Vec<NonNull<Record>> = state.pool.in_use(Some(NonNull::from(&PEER)));
-                // SAFETY: found in use, under the lock.
+                // SAFETY: the record was found in use, under the lock.
                 let silenced = used
                     .into_iter()
                     .filter_map(|r| unsafe { state.pool.silence(r) });
@@ -314,7 +319,7 @@ fn an_operation_is_given_up_or_completed() {
             let mut state = lane.state.lock();
             let context = state.posted.pop().expect("posted");
             let record = state.pool.owns(context).expect("in use");
-            // SAFETY: found in use, under the lock.
+            // SAFETY: the record was found in use, under the lock.
             unsafe { state.pool.give_back(record) }
         };
         let own = completed

@@ -14,7 +14,7 @@ use std::sync::{MutexGuard, PoisonError};
 use common::prelude::*;
 
 const WORDS: usize = 1 << 20;
-/// How often a get of [`WORDS`] words is expected to serve others: every MiB.
+/// The number of times that a get of [`WORDS`] words should serve others: every MiB.
 const LOOKS: u32 = ((8 * WORDS) >> 20) as u32 - 1;
 
 /// Gets the first `count` words.
@@ -22,14 +22,14 @@ fn get(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, to: *mut u64, count: 
     t.get(peer, to.cast(), h.base(), h, 8 * count, None)
 }
 
-/// Fetch-adds to a peer of this thread's, each posted by the completion of the one before.
+/// Fetch-adds to a peer of this thread; the completion of each posts the next.
 struct Chain<'a> {
     t: &'a Transport,
-    /// The target, which makes progress when it is told to.
+    /// The target, which makes progress when the test asks for it.
     other: &'a Transport,
     peer: NonNull<Endpoint>,
     h: Handle,
-    /// Fetch-adds to this process's own window, by the same target.
+    /// Fetch-adds by the same target to this process's own window.
     back: (NonNull<Endpoint>, Handle),
     old: Cell<[u64; 2]>,
     runs: Cell<u32>,
@@ -37,7 +37,7 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Posts one each way, and has the target execute its one.
+    /// Posts one fetch-add in each direction, and makes the target execute its fetch-add.
     fn post(&self) {
         let add = |t: &Transport, peer, h: &Handle, at: usize, completion| {
             let op = BtlAtomicOp::Add;
@@ -61,14 +61,14 @@ impl Ended for Chain<'_> {
     }
 }
 
-/// A target is quick only while it has a core, which two tests at once would take from each other.
+/// A target is fast only while it has a core, and two tests at the same time would compete for cores.
 fn alone() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// In the middle of one get, time and again, callbacks of other operations run and a peer's operations are executed.
-/// A target that pauses leaves much of a get to the kernel: so there are gets until one is made as meant.
+/// During one get, callbacks of other operations run repeatedly, and a peer's operations are executed. If the target
+/// pauses, the kernel makes much of a get, so the test repeats gets until the target makes one.
 #[test]
 fn a_large_get_lets_others_in() {
     let _alone = alone();
@@ -94,7 +94,7 @@ fn a_large_get_lets_others_in() {
     };
     let own = of_a.as_ptr();
     let executed = || {
-        // SAFETY: a word of the test's, changed by this thread's calls only.
+        // SAFETY: the word belongs to the test, and only calls of this thread change the word.
         unsafe { own.read_volatile() }
     };
     chain.post();
@@ -104,7 +104,7 @@ fn a_large_get_lets_others_in() {
     let over = AtomicBool::new(false);
     thread::scope(|s| {
         s.spawn(|| {
-            // Without a pause, which would leave the get to the kernel.
+            // The loop has no pause, because a pause would leave the get to the kernel.
             while !over.load(Ordering::Relaxed) {
                 b.progress();
             }
@@ -112,7 +112,8 @@ fn a_large_get_lets_others_in() {
         while (most.0 < LOOKS || most.1 < u64::from(LOOKS)) && deadline.lasts() {
             let peer = a.connect(b.address(), 0).unwrap();
             let to = got.as_mut_ptr();
-            // The first one finds the ring, the next one uses it, whatever was found out before.
+            // The first get finds the ring; the next get uses the ring, whatever the transport knew
+            // before.
             insist(&a, || get(&a, peer, &h, to, 1));
             assert_eq!(a.flush(None), Status::SUCCESS);
             let before = (chain.runs.get(), executed());
@@ -141,7 +142,7 @@ fn a_large_get_lets_others_in() {
     }
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     let _alone = alone();

@@ -22,19 +22,21 @@ use common::memory::{Memory, Window};
 use common::tally::{Origin, WORDS, check};
 use common::{SAME_NODE, SAME_NODE_OFF, open};
 
-/// Operations of an origin that goes through the provider; the others go on for as long.
+/// The number of operations of an origin that uses the provider; the other origins continue until
+/// it has ended.
 const OPERATIONS: usize = 400;
-/// The neighbour whose atomics go by its ring; that of the other one are instructions.
+/// The number of the local peer whose atomics use its ring; the other local peer's atomics are
+/// instructions.
 const RINGS: u64 = 4;
 
 fn count_all(provider: &'static str, seed: u64) {
-    // SAFETY: before any thread of this test starts; all tests of the process set equal values.
+    // SAFETY: the call precedes all threads of this test; all tests of the process set equal
+    // values.
     unsafe { std::env::set_var("FI_SOCKETS_PE_WAITTIME", "0") };
     let t = open(provider, ThreadLevel::Single, &[SAME_NODE]);
     let window = Window::new(Memory::Memfd, WORDS);
     let region = window.register(&t, Access::all()).unwrap();
-    // The same memory, which nobody maps.
-    // SAFETY: the window is never unmapped.
+    // The same memory in a region that no peer maps. SAFETY: the window is never unmapped.
     let unmapped = unsafe { t.register(window.base().cast(), window.size(), Access::all()) };
     let unmapped = unmapped.unwrap();
     let (h, address) = (region.handle(), t.address().to_vec());
@@ -64,7 +66,7 @@ fn count_all(provider: &'static str, seed: u64) {
             let stats = t.stats();
             let of = |carrier| stats.operations[carrier as usize];
             let own = [Carrier::Copy, Carrier::Ring].map(|carrier| of(carrier) == stats.posted);
-            // The fetches of rxd allow no other processor.
+            // The fetches of rxd allow no other processor to change the memory.
             let maps = number != RINGS && !provider.ends_with("rxd");
             assert_eq!(own, [near && maps, near && !maps], "{number}");
             t.close().unwrap();
@@ -75,7 +77,7 @@ fn count_all(provider: &'static str, seed: u64) {
         let others: Vec<_> = (1..=4)
             .map(|number| s.spawn(run(number, number % 2 == 0)))
             .collect();
-        // The owner itself, whose progress serves the others.
+        // The owner is also an origin, and its progress serves the others.
         let mut own = Origin::new(&t, &address, h, seed * 10);
         while origins_left.load(Ordering::Acquire) > 0 {
             if !failed.load(Ordering::Relaxed) {
@@ -90,14 +92,14 @@ fn count_all(provider: &'static str, seed: u64) {
         tallies.push(own.tally);
         tallies
     });
-    // SAFETY: nobody else accesses the window any more.
+    // SAFETY: no other thread accesses the window any longer.
     let words = unsafe { ptr::read_volatile(window.base().cast::<[u64; WORDS]>()) };
     check(words, &tallies, seed);
     drop((region, unmapped));
     t.close().unwrap();
 }
 
-/// Says that an origin has ended, also when it fails.
+/// Records that an origin has ended, even after a failure.
 struct Ended<'a>(&'a AtomicU32, &'a AtomicBool);
 
 impl Drop for Ended<'_> {

@@ -10,7 +10,7 @@ const WELL: (Status, Status, bool) = (Status::SUCCESS, Status::SUCCESS, true);
 /// The networks of the hosts; the first one is preferred.
 const BOTH: &str = "10.99.0.0/24,10.99.1.0/24";
 const SIZE: usize = 3 << 20;
-/// Sizes of the measurement.
+/// The sizes of the measured transfers.
 const SIZES: [usize; 3] = [256 << 10, 1 << 20, 4 << 20];
 
 /// Two hosts that are joined by two links.
@@ -23,7 +23,7 @@ fn twice_joined() -> (Host, Host) {
     (a, b)
 }
 
-/// A rank on each host, which know each other as process 1.
+/// A rank on each host; each rank knows the other as process 1.
 fn pair<'a>(hosts: &'a (Host, Host), provider: &str, rails: [&str; 2]) -> [Rank<'a>; 2] {
     let a = Rank::start_with_rails(&hosts.0, 1, provider, (0, BOTH, rails[0]));
     let b = Rank::start_with_rails(&hosts.1, 1, provider, (0, BOTH, rails[1]));
@@ -54,7 +54,7 @@ fn both_networks(provider: &str) {
     let after = (sent(&a), sent(&b));
     for (before, after) in [(before.0, after.0), (before.1, after.1)] {
         let [first, second] = [0, 1].map(|link| after[link] - before[link]);
-        // How many packets there are depends on how many bytes the kernel puts into one.
+        // The number of packets depends on the bytes that the kernel puts into one packet.
         assert!(first > 30 && second > 30, "{provider}: {first}, {second}");
     }
     let posted = a.post_all(1, 40);
@@ -76,7 +76,7 @@ fn both_networks_over_sockets() {
     both_networks("sockets");
 }
 
-/// Where one side has one rail only, everything goes over it.
+/// If one side has only one rail, all bytes use that rail.
 #[test]
 fn one_side_has_one_rail() {
     if !available() {
@@ -87,12 +87,12 @@ fn one_side_has_one_rail() {
     let before = a.packets("veth1");
     assert_eq!(a.there_and_back(1, 0, SIZE), WELL);
     assert_eq!(b.there_and_back(1, 0, SIZE), WELL);
-    // The kernel sends some of its own (IPv6); a transfer takes 48 packets or more.
+    // The kernel sends some packets of its own (IPv6); a transfer takes at least 48 packets.
     let sent = a.packets("veth1") - before;
     assert!(sent < 16, "{sent} packets over the other link");
 }
 
-/// One of two links fails while bytes move. They move over the other one, and so does what comes later.
+/// One of two links fails during a transfer. The transfer and later transfers use the other link.
 fn one_link_fails(kind: &str) {
     if !available() {
         return;
@@ -106,7 +106,7 @@ fn one_link_fails(kind: &str) {
     b.signal(libc::SIGCONT);
     assert_eq!(a.end_transfer(), (Status::SUCCESS, true));
     assert_eq!(b.there_and_back(1, 0, SIZE), WELL);
-    // Nothing of the lost pieces arrives when the link is back.
+    // No lost piece arrives when the link is back.
     hosts.0.ip("link set veth1 up");
     a.wait_for_checks();
     b.wait_for_checks();
@@ -123,7 +123,7 @@ fn one_link_fails_during_a_get() {
     one_link_fails("get");
 }
 
-/// How much more two links of 1 Gbit/s carry than one; `./dev hosts bench` runs it.
+/// Measures the bandwidth of two links of 1 Gbit/s against one; `./dev hosts bench` runs this test.
 #[test]
 #[ignore = "a measurement"]
 fn two_links_of_one_gigabit() {

@@ -1,5 +1,5 @@
-//! A rank of a host: a process with a transport and a window, which does what the test tells it line by line, and makes
-//! progress meanwhile.
+//! A rank of a host: a process with a transport and a window, which executes the test's commands line by line, and
+//! makes progress meanwhile.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, c_char, c_void};
@@ -18,9 +18,10 @@ use crate::common::tally::Origin;
 use crate::common::{Calls as _, Patience, SAME_NODE, open};
 use crate::counters::{connections, packets, repeats};
 
-/// Words of a rank's window: for atomics, for one put each, and for puts that exceed a message.
+/// The size of a rank's window in words: for atomics, for one word of each small put, and for puts
+/// that exceed a message.
 pub(crate) const WINDOW: usize = 1024 * 1024;
-/// The word that is added to.
+/// The word that atomics add to.
 pub(crate) const SUM: usize = 8;
 /// The first word of small puts.
 pub(crate) const PUTS: usize = 16;
@@ -28,7 +29,7 @@ const LARGE: usize = 8 * 1024;
 /// Words of a large put.
 const LARGE_WORDS: usize = 4 * 1024;
 
-/// One of 16 operations is such a put, where they are posted.
+/// If large puts are posted, one of 16 operations is a large put.
 const LARGE_PLACE: u64 = 14;
 
 /// A posted operation with a callback.
@@ -49,7 +50,7 @@ unsafe extern "C" fn completed(
     _: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: the rank keeps what it posts to the end of the process.
+    // SAFETY: the rank keeps posted operations to the end of the process.
     let posted = unsafe { &*context.cast::<Posted>() };
     let count = if status == 0 {
         &posted.succeeded
@@ -59,7 +60,7 @@ unsafe extern "C" fn completed(
     count.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Operations without callback that were reported as failed.
+/// The number of operations without callback that were reported as failed.
 static LOST: AtomicU32 = AtomicU32::new(0);
 static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -85,10 +86,10 @@ pub(crate) struct Rank {
     window: &'static mut [u64],
     pub(crate) peers: HashMap<u64, (NonNull<Endpoint>, Handle)>,
     tracked: Vec<&'static Posted>,
-    /// Operations posted so far; each small put has its own word.
+    /// The number of operations posted so far; each small put has its own word.
     posts: u64,
     large: &'static [u64],
-    /// The buffer of the operation that is to be completed.
+    /// The buffer of the operation that `end` completes.
     pub(crate) begun: Option<&'static [u8]>,
 }
 
@@ -107,7 +108,7 @@ pub(crate) fn serve_as_rank() {
     let mut rank = Rank::open(&first);
     let mut idle = 0;
     loop {
-        // Ranks without work leave the processors to the others.
+        // Idle ranks leave the processors to the others.
         let pause = Duration::from_micros(if idle < 200 { 0 } else { 100 });
         match hear.recv_timeout(pause) {
             Ok(line) => println!("@{}", rank.act(&line, &hear)),
@@ -168,7 +169,7 @@ impl Rank {
         }
     }
 
-    /// Does what a line says, and returns the answer.
+    /// Executes a line, and returns the answer.
     fn act(&mut self, line: &str, hear: &mpsc::Receiver<String>) -> String {
         let (verb, rest) = line.split_once(' ').unwrap_or((line, ""));
         match verb {
@@ -204,7 +205,7 @@ impl Rank {
             "words" => {
                 let at: Vec<u64> = numbers(rest).collect();
                 let words = (at[0]..at[0] + at[1]).map(|i| {
-                    // SAFETY: inside the window, which peers may write.
+                    // SAFETY: the word is inside the window, which peers may write.
                     unsafe { ptr::read_volatile(&raw const self.window[i as usize]) }.to_string()
                 });
                 words.collect::<Vec<_>>().join(" ")
@@ -216,7 +217,7 @@ impl Rank {
                 String::from("done")
             }
             "checks" => {
-                // The failure detector looks every 250 ms.
+                // The failure detector checks its peers every 250 ms.
                 let start = Instant::now();
                 while start.elapsed() < Duration::from_millis(600) {
                     self.t.progress();
@@ -234,7 +235,8 @@ impl Rank {
         }
     }
 
-    /// `mix SEED OPERATIONS ADDRESS HANDLE`: atomics to process 0. With 0 operations, until a line comes.
+    /// `mix SEED OPERATIONS ADDRESS HANDLE`: atomics to process 0. With 0 operations, the rank continues
+    /// until a line comes.
     fn mix(&mut self, rest: &str, hear: &mpsc::Receiver<String>) -> String {
         let fields: Vec<&str> = rest.split(' ').collect();
         let (seed, wanted): (u64, u64) = (fields[0].parse().unwrap(), fields[1].parse().unwrap());
@@ -246,7 +248,7 @@ impl Rank {
             }
             origin.one();
             done += 1;
-            // Progress for origins that wait for this process.
+            // These calls make progress for origins that wait for this process.
             for _ in 0..20 {
                 self.t.progress();
             }
@@ -254,8 +256,9 @@ impl Rank {
         }
     }
 
-    /// `post KIND PROC COUNT`: posts operations until there is no room; with the kind `steady`, until all are posted. Answers how many with and without callback, how many
-    /// of them are puts that exceed a message, and the status of the last one.
+    /// `post KIND PROC COUNT`: posts operations until there is no room; with the kind `steady`, until all are posted. The
+    /// answer has the numbers of operations with and without callback, the number of puts that exceed a message, and the
+    /// status of the last operation.
     fn post(&mut self, rest: &str) -> String {
         let fields: Vec<&str> = rest.split(' ').collect();
         let (peer, h) = self.peers[&fields[1].parse().unwrap()];
@@ -300,7 +303,7 @@ impl Rank {
             }
             i += 1;
             if status.is_again() && place == LARGE_PLACE {
-                // The provider has no room before it is connected; messages have.
+                // The provider has no room before the connection exists; messages have room.
                 continue;
             }
             if status != Status::SUCCESS {
@@ -318,8 +321,8 @@ impl Rank {
         format!("{tracked} {untracked} {large} {}", status.0)
     }
 
-    /// How many operations with callback succeeded, failed, were not reported, and were reported twice; and how many
-    /// without were reported as failed.
+    /// The numbers of operations with callback that succeeded, failed, were not reported, and were reported twice;
+    /// and the number of operations without callback that were reported as failed.
     fn seen(&self) -> String {
         let (mut seen, lost) = ([0u32; 4], LOST.load(Ordering::Relaxed));
         for posted in &self.tracked {

@@ -16,15 +16,16 @@ use crate::common::{open, register};
 
 pub(crate) const SLOTS: usize = 64;
 
-/// Environment of the provider, without the `LAB_` of each name.
+/// The environment of the provider; the names lack their prefix `LAB_`.
 pub(crate) type Shape = Vec<(&'static str, String)>;
 
-/// What a run consists of.
+/// The parameters of a run.
 pub(crate) struct Plan {
     pub(crate) seed: u64,
     pub(crate) threads: usize,
     pub(crate) epochs: usize,
-    /// How often the target is connected. Each time makes another line of messages.
+    /// The number of times that the target is connected. Each connection makes another line of
+    /// messages.
     pub(crate) peers: u64,
     /// Whether posts may be refused and operations fail.
     pub(crate) faults: bool,
@@ -42,7 +43,7 @@ pub(crate) fn opened(shape_of: &Shape, level: ThreadLevel, o: &[(&str, Value)]) 
     open("lab", level, o)
 }
 
-/// Counts the progress calls of `t` while `run` runs, and makes them.
+/// Runs `run` while another thread makes and counts progress calls of `t`.
 fn counted<T>(t: &Transport, polls: &AtomicU64, run: impl FnOnce() -> T) -> T {
     let stop = AtomicBool::new(false);
     std::thread::scope(|s| {
@@ -53,7 +54,7 @@ fn counted<T>(t: &Transport, polls: &AtomicU64, run: impl FnOnce() -> T) -> T {
                 std::thread::yield_now();
             }
         });
-        // Also when the test fails, or the scope would wait for ever.
+        // The flag is set even if the test fails, because the scope would otherwise wait forever.
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(run));
         stop.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|e| std::panic::resume_unwind(e))
@@ -82,7 +83,7 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
         let ends = judged_shares(plan.threads, plan.epochs, |slots, thread| Judge {
             faults: plan.faults,
             gone: plan.gone,
-            // Which thread's flush tells of those that fail is not said.
+            // Several threads flush, and the thread whose flush reports a failure is not defined.
             untracked: plan.threads == 1 || !plan.faults,
             target_polls: Some(&polls),
             ..Judge::new(
@@ -112,8 +113,8 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
     tally
 }
 
-/// Runs epochs on the shares of `threads` threads. Returns their tally, and outcomes to be checked once the transport is
-/// closed.
+/// Runs epochs on the shares of `threads` threads. Returns the sum of their tallies, and the outcomes to check after the
+/// transport was closed.
 pub(crate) fn judged_shares<'a>(
     threads: usize,
     epochs: usize,

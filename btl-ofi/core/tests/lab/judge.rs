@@ -1,9 +1,9 @@
-//! The judge: random operations on a window, each compared with a model of what the window and the
-//! results must be.
+//! The judge: random operations on a window, each compared with a model of the window and the
+//! results.
 //!
-//! Between two flushes each operation has a slot of the window for itself, so any order of effects
-//! leads to the same end. An operation that is reported as failed may have happened or not; one that
-//! is not must have.
+//! Between two flushes, each operation has its own slot of the window, so any order of effects leads
+//! to the same result. An operation that is reported as failed may have taken effect or not; any
+//! other operation must have taken effect.
 
 use crate::common::Calls as _;
 use std::collections::HashMap;
@@ -21,7 +21,8 @@ use super::model::{ADD_BYTES, Issued, SLOT, Words, arithmetic, bytes, first, fro
 use super::said::{Kept, Losses, note};
 use crate::common::Patience;
 
-/// Polls of origin and target after which nothing is under way that was sent before. No script delays anything longer.
+/// The number of polls of origin and target after which no earlier operation is outstanding. No script delays an
+/// operation longer.
 const QUIET: u64 = 300;
 
 /// One thread's share of a window.
@@ -29,26 +30,27 @@ pub(crate) struct Judge<'a> {
     pub(crate) t: &'a Transport,
     pub(crate) peers: Vec<NonNull<Endpoint>>,
     pub(crate) handle: Handle,
-    /// The slots that are this judge's.
+    /// The slots of this judge.
     pub(crate) slots: Range<usize>,
     pub(crate) dice: Dice,
     /// Whether operations may fail.
     pub(crate) faults: bool,
     /// Whether peers may be given up.
     pub(crate) gone: bool,
-    /// Whether some operations go without a callback.
+    /// Whether some operations have no callback.
     pub(crate) untracked: bool,
     pub(crate) losses: &'a Losses,
     pub(crate) tally: Tally,
     pub(crate) model: HashMap<usize, Words>,
-    /// What callbacks may still write to; to be checked once the transport is closed.
+    /// The memory that callbacks may still write; checked once the transport is closed.
     pub(crate) kept: Kept,
-    /// Progress calls of the target, if it executes operations by itself: also after they were given up.
+    /// The number of the target's progress calls. `None` unless the target itself executes operations,
+    /// even after they were given up.
     pub(crate) target_polls: Option<&'a AtomicU64>,
 }
 
 impl<'a> Judge<'a> {
-    /// One without faults.
+    /// A judge without faults.
     pub(crate) fn new(
         t: &'a Transport,
         peers: &[usize],
@@ -85,7 +87,7 @@ impl<'a> Judge<'a> {
         std::array::from_fn(|i| unsafe { ptr::read_volatile(at.add(i)) })
     }
 
-    /// Runs epochs of operations, each ended by a flush and judged.
+    /// Runs epochs of operations; each epoch ends with a flush and is judged.
     pub(crate) fn epochs(&mut self, count: usize) {
         for slot in self.slots.clone() {
             let now = self.actual(slot);
@@ -116,26 +118,27 @@ impl<'a> Judge<'a> {
                 }
             }
             if self.tally.lost > lost {
-                // One without a callback may still be under way, to these buffers.
+                // An operation without callback may be outstanding and use these buffers.
                 std::mem::forget(issued);
             }
         }
     }
 
-    /// Whether puts go by order.
+    /// Whether read-backs confirm puts (completion by order).
     fn by_order(&self) -> bool {
         let way = self.t.capabilities().completion.to_string_lossy();
         way.contains("by a read behind")
     }
 
-    /// The bytes of a put that was sent, and then reported as failed because nothing confirmed it, still come.
+    /// The bytes of a put still arrive if the put was sent, then reported as failed because no read confirmed
+    /// it.
     fn await_late(&self) {
         for _ in 0..QUIET {
             self.t.progress();
         }
     }
 
-    /// All peers at once, or one after another.
+    /// Flushes all peers at once, or one after another.
     fn flush(&mut self) -> Status {
         if self.dice.below(2) == 0 {
             return self.t.flush(None);
@@ -333,7 +336,8 @@ impl<'a> Judge<'a> {
         (run, size)
     }
 
-    /// Posts until the provider takes the operation; what it is refused with otherwise.
+    /// Posts until the provider accepts the operation; returns the status of a refusal for another
+    /// reason.
     fn insist(&self, mut post: impl FnMut() -> Status) -> Option<Status> {
         let deadline = Patience::new();
         loop {
@@ -350,14 +354,14 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Says what became of operations that were neither done nor reported, or reported twice.
+    /// Reports operations that were neither completed nor reported, or were reported twice.
     fn lose(&mut self, count: u64, what: &str) {
         println!("@lost {count}: {what}");
         self.tally.lost += count;
     }
 
-    /// Compares every slot and result with the model, and takes over what a failed operation left.
-    /// Each operation is done, reported, or lost.
+    /// Compares every slot and result with the model, and copies the effect of failed operations
+    /// into the model. Each operation is completed, reported, or lost.
     fn judge(&mut self, issued: &[Issued], flushed: Status, losses_before: u64) {
         let gone = flushed == Status::UNREACH || flushed == Status::FATAL;
         assert!(self.gone || !gone, "no peer is gone, flush said {flushed}");
@@ -381,7 +385,8 @@ impl<'a> Judge<'a> {
                     }
                     outcome.status.load(Ordering::Relaxed) != Status::SUCCESS.0
                 }
-                // Which of those without callback failed is not said, only how many.
+                // The transport reports only the number of failed operations without callback, not
+                // which they are.
                 (None, None) => flushed != Status::SUCCESS || reported > 0,
             };
             if may_fail {
@@ -402,7 +407,7 @@ impl<'a> Judge<'a> {
             }
         }
         if gone {
-            // Each that was not done belongs to the peer that flush calls lost.
+            // Each operation that had no effect belongs to the peer that the flush reports as lost.
             self.tally.failed += reported.max(undone);
         } else {
             self.tally.failed += reported;
@@ -414,8 +419,8 @@ impl<'a> Judge<'a> {
                 reported == 0 || flushed == Status::ERROR,
                 "{reported} were lost, flush must say so, and said {flushed}"
             );
-            // With several threads the flush of one may tell of another's, and after a peer was given up
-            // the next flush tells of what failed since.
+            // With several threads, the flush of one thread may report another thread's failure. After a
+            // peer was given up, the next flush reports the failures since then.
             assert!(
                 reported > 0 || !self.untracked || self.gone || flushed == Status::SUCCESS,
                 "nothing was lost since the last flush, and this one said {flushed}"
@@ -430,8 +435,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// A peer that was given up may still change what operations outstanding at it name: waits until
-    /// the provider holds none, or touches nothing any more.
+    /// A peer that was given up may still change the buffers of operations that were outstanding to
+    /// it. Waits until the provider holds no operation, or no longer accesses any memory.
     fn settle(&self) {
         let deadline = Patience::new();
         loop {

@@ -1,4 +1,4 @@
-//! Running the transport over the lab provider (`tests/lab-provider`), in processes of their own:
+//! Runs the transport with the lab provider (`tests/lab-provider`) in separate processes, because
 //! libfabric looks for providers once per process.
 
 #![allow(dead_code, reason = "each test file uses a part")]
@@ -30,22 +30,22 @@ const STATS: &str = "LAB_STATS";
 const TRACE: &str = "LAB_TRACE";
 const SUMMARY: &str = "LAB_SUMMARY";
 
-/// What one or many runs came to.
+/// The counts of one or many runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
-    /// Configurations that were run.
+    /// The number of configurations that were run.
     pub(crate) run: u64,
-    /// Configurations that the transport refused, as it should.
+    /// The number of configurations that the transport refused, as it should.
     pub(crate) refused: u64,
-    /// Faults that the provider made.
+    /// The number of faults that the provider made.
     pub(crate) faults: u64,
-    /// Operations checked against the model.
+    /// The number of operations that were checked against the model.
     pub(crate) checked: u64,
-    /// Of those, reported as failed.
+    /// The number of checked operations that were reported as failed.
     pub(crate) failed: u64,
-    /// Operations that were neither done nor reported, or reported twice.
+    /// The number of operations that were neither completed nor reported, or were reported twice.
     pub(crate) lost: u64,
-    /// Processes that did not end as they must, with whatever they had checked.
+    /// The number of processes that did not end correctly, including their checked operations.
     pub(crate) broken: u64,
 }
 
@@ -62,7 +62,7 @@ impl AddAssign for Tally {
 }
 
 impl Tally {
-    /// Prints the line that a child's parent adds up.
+    /// Prints the line with the counts, which the parent adds up.
     pub(crate) fn tell(&self) {
         println!(
             "@tally {} {} {} {} {}",
@@ -70,8 +70,8 @@ impl Tally {
         );
     }
 
-    /// Prints the summary of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`; then
-    /// insists that nothing was lost.
+    /// Prints the summary of a matrix, bypassing the harness's capture, and writes it to the file
+    /// `LAB_SUMMARY`; then asserts that no operation was lost.
     pub(crate) fn summary(&self, name: &str) {
         let broken = match self.broken {
             0 => String::new(),
@@ -91,17 +91,18 @@ impl Tally {
         self.insist(name);
     }
 
-    /// Asserts that nothing was lost. Losses were printed when they were found.
+    /// Asserts that no operation was lost. Losses were printed when they were found.
     pub(crate) fn insist(&self, name: &str) {
         assert_eq!((self.lost, self.broken), (0, 0), "{name}: see above");
     }
 }
 
-/// Prints the summary line of a matrix, past the harness's capture, and to the file `LAB_SUMMARY`.
+/// Prints the summary line of a matrix, bypassing the harness's capture, and writes it to the file
+/// `LAB_SUMMARY`.
 pub(crate) fn announce(line: &str) {
     use std::io::Write;
     std::io::stderr().write_all(line.as_bytes()).unwrap();
-    // For `./dev`, which shows these lines together at its end.
+    // The file is for `./dev`, which shows these lines together at its end.
     if let Some(path) = env::var_os(SUMMARY) {
         let mut options = fs::OpenOptions::new();
         let mut file = options.append(true).create(true).open(path).unwrap();
@@ -110,8 +111,8 @@ pub(crate) fn announce(line: &str) {
 }
 
 /// Every supported combination: the two old words, and all sums of today's four bits. The bit for
-/// collective operations asks nothing of a transport without them, so it occurs alone and beside all
-/// others.
+/// collective operations requires nothing of a transport without them, so it occurs alone and beside
+/// all others.
 pub(crate) fn registration_modes() -> Vec<String> {
     let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
     let sums = (0..1 << bits.len()).map(|set: u32| {
@@ -127,7 +128,7 @@ pub(crate) fn registration_modes() -> Vec<String> {
     sums.chain(others.map(String::from)).collect()
 }
 
-/// Processor time of a test in a process of its own.
+/// The limit on the processor time of a test in a separate process.
 pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 
 impl From<()> for Tally {
@@ -140,9 +141,10 @@ impl From<()> for Tally {
     }
 }
 
-/// Runs `run` once for each role, in processes of their own, two at a time, and adds up what they tell. `None` in such a process.
+/// Runs `run` once for each role in a separate process, two processes at a time, and adds up their counts. Returns `None`
+/// in such a process.
 ///
-/// A process runs the calling test, whose name is that of the closure `run`.
+/// Each process runs the calling test, whose name is that of the closure `run`.
 pub(crate) fn isolated_as<R: Into<Tally>, F: FnOnce(&str) -> R>(
     roles: &[impl AsRef<str> + Sync],
     run: F,
@@ -150,12 +152,12 @@ pub(crate) fn isolated_as<R: Into<Tally>, F: FnOnce(&str) -> R>(
     start(type_name::<F>(), roles, |role| run(role).into())
 }
 
-/// Runs `run` in a process of its own; `None` there.
+/// Runs `run` in a separate process; returns `None` in that process.
 pub(crate) fn isolated<R: Into<Tally>, F: FnOnce() -> R>(run: F) -> Option<Tally> {
     start(type_name::<F>(), &[""], |_| run().into())
 }
 
-/// Runs `run` in a process of its own, where nothing may be lost.
+/// Runs `run` in a separate process, and asserts that no operation was lost.
 pub(crate) fn alone<R: Into<Tally>, F: FnOnce() -> R>(run: F) {
     if let Some(tally) = start(type_name::<F>(), &[""], |_| run().into()) {
         tally.insist(type_name::<F>());
@@ -192,8 +194,8 @@ fn start(
     Some(total)
 }
 
-/// The first seed and the number of seeds: from the environment, or 1 and `many`. The same seed gives the same
-/// faults.
+/// The first seed and the number of seeds, from the environment; the defaults are 1 and `many`. The same seed
+/// gives the same faults.
 pub(crate) fn seeds(many: u64) -> (u64, u64) {
     let number = |name| env::var(name).ok().and_then(|s| s.parse().ok());
     (
@@ -202,8 +204,8 @@ pub(crate) fn seeds(many: u64) -> (u64, u64) {
     )
 }
 
-/// Runs `run` for each seed, `batch` of them in a process. After each, nothing may be lost, the provider's rules are kept, and no
-/// descriptor is left.
+/// Runs `run` for each seed, with `batch` seeds in a process. After each seed, no operation may be lost, no rule of the
+/// provider broken, and no descriptor left.
 pub(crate) fn isolated_seeds<F: FnMut(u64) -> Tally>(
     (first, many): (u64, u64),
     batch: u64,
@@ -220,49 +222,51 @@ pub(crate) fn isolated_seeds<F: FnMut(u64) -> Tally>(
         for seed in first..first + count {
             let tally = run(seed);
             tally.tell();
-            // At once, so that the last seed named is the one that failed.
+            // The assertion runs after each seed, so the last printed seed is the failed one.
             tally.insist("this seed");
             assert_eq!(violations(), "", "the provider's user broke its rules");
             let opened = *open.get_or_insert_with(descriptors);
             assert_eq!(opened, descriptors(), "descriptors");
         }
-        // Each seed was told.
+        // Each seed has printed its counts.
         Tally::default()
     })
 }
 
-/// What this process was started to do, if it is a child.
+/// The role of this process, if it is a child.
 pub(crate) fn role() -> Option<String> {
     env::var(ROLE).ok()
 }
 
-/// What this process was started to do. Only in a child.
+/// The role of this process. The function is only for children.
 pub(crate) fn child_role() -> String {
     role().expect("started by another test, as its child")
 }
 
-/// Gives the provider another shape. Only in a child, between two transports.
+/// Changes the provider's shape. Only a child may call this, between two transports.
 pub(crate) fn shape(pairs: &[(&str, &str)]) {
     let stale = env::vars().map(|(name, _)| name);
     let kept = [REPORT, STATS, TRACE, SUMMARY];
     let stale = stale.filter(|n| n.starts_with("LAB_") && !kept.contains(&n.as_str()));
     for name in stale.collect::<Vec<_>>() {
-        // SAFETY: a child runs one test, and between transports nothing else reads the environment.
+        // SAFETY: a child runs one test, and between transports no other code reads the
+        // environment.
         unsafe { env::remove_var(name) };
     }
     for (name, value) in pairs {
-        // SAFETY: a child runs one test, and between transports nothing else reads the environment.
+        // SAFETY: a child runs one test, and between transports no other code reads the
+        // environment.
         unsafe { env::set_var(format!("LAB_{name}"), value) };
     }
 }
 
-/// What the provider reported so far, in a child.
+/// The violations that the provider has reported so far; only in a child.
 pub(crate) fn violations() -> String {
     let path = env::var_os(REPORT).unwrap();
     fs::read_to_string(path).unwrap_or_default()
 }
 
-/// What the provider counted in this process until its last fabric was closed, in a child.
+/// The provider's counts in this process until its last fabric was closed; only in a child.
 pub(crate) fn stats() -> HashMap<String, u64> {
     let path = env::var_os(STATS).unwrap();
     let lines = fs::read_to_string(path).unwrap_or_default();
@@ -270,12 +274,12 @@ pub(crate) fn stats() -> HashMap<String, u64> {
     last.into_iter().map(|(n, v)| (n.to_owned(), v)).collect()
 }
 
-/// Descriptors that this process has open.
+/// The number of open descriptors of this process.
 pub(crate) fn descriptors() -> usize {
     fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// A folder of its own that holds the provider under the name that libfabric looks for.
+/// A private folder that holds the provider under the name that libfabric looks for.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -318,7 +322,7 @@ fn command(test: &str, role: &str, folder: &Path) -> Command {
         .env("FI_PROVIDER_PATH", folder)
         .env(REPORT, folder.join("report"))
         .env(STATS, folder.join("stats"))
-        // A machine with a GPU gives the results of one without.
+        // The variable hides GPUs, so every machine gives the same results.
         .env("CUDA_VISIBLE_DEVICES", "")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -326,9 +330,9 @@ fn command(test: &str, role: &str, folder: &Path) -> Command {
     command
 }
 
-/// Runs `test` of this file in a process of its own with a role, for a bounded time. It must pass, the
-/// provider must have seen nothing wrong, and everything must be closed: where that is not so, what
-/// was said is printed, and the process counts as broken.
+/// Runs `test` of this file in a separate process with a role, for a bounded time. The process counts
+/// as broken, and its output is printed, unless it passes, the provider reports no violation, and
+/// every object is closed.
 #[must_use]
 pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
     let folder = Folder::new();
@@ -372,14 +376,14 @@ pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
     tally
 }
 
-/// Processor time of a process that was not waited for.
+/// The processor time of a process that has not been waited for.
 fn worked_by(pid: u32) -> Duration {
     let mut clock = 0;
     let mut now = libc::timespec {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: both are writable.
+    // SAFETY: both arguments are writable.
     let rc = unsafe {
         match libc::clock_getcpuclockid(pid as libc::pid_t, &mut clock) {
             0 => libc::clock_gettime(clock, &mut now),
@@ -390,7 +394,8 @@ fn worked_by(pid: u32) -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Runs a command for so much processor time, or [`BLOCKED`] if it takes next to none; its end, if it had one, and what it said.
+/// Runs a command until it has used `limit` of processor time, or until [`BLOCKED`] has passed. Returns its exit status, if
+/// it ended, and its output.
 fn spoken(command: &mut Command, limit: Duration) -> (Option<ExitStatus>, String, String) {
     let mut child = command.spawn().unwrap();
     let reader = |mut from: Box<dyn Read + Send>| {
@@ -417,11 +422,11 @@ fn spoken(command: &mut Command, limit: Duration) -> (Option<ExitStatus>, String
     (status, out.join().unwrap(), err.join().unwrap())
 }
 
-/// Adds up what a child told.
+/// Adds up the counts in a child's output.
 fn told(out: &str) -> Tally {
     let mut tally = Tally::default();
     for line in out.lines() {
-        // The harness prints before our first line, without a newline of its own.
+        // The harness prints text before the child's first line, without a newline.
         let Some((_, numbers)) = line.split_once("@tally ") else {
             continue;
         };

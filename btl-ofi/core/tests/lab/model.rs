@@ -1,4 +1,4 @@
-//! What operations do to the words of a slot, in arithmetic of its own.
+//! The effects of operations on the words of a slot, computed independently of the transport.
 
 use std::ffi::c_void;
 
@@ -12,21 +12,21 @@ pub(crate) const SLOT: usize = 8;
 
 pub(super) type Words = [u64; SLOT];
 
-/// What an operation is about to do to its slot.
+/// The expected effect of an operation on its slot.
 pub(super) struct Issued {
     pub(super) what: String,
     pub(super) slot: usize,
-    /// The slot afterwards.
+    /// The slot after the operation.
     pub(super) then: Words,
     /// The slot after the first part of an operation whose second part failed.
     pub(super) half: Option<Words>,
-    /// What the result buffer must begin with.
+    /// The expected beginning of the result buffer.
     pub(super) fetched: Vec<u8>,
-    /// Operands and result; at fixed addresses until completion.
+    /// Operands and result, at fixed addresses until completion.
     pub(super) source: Box<Words>,
     pub(super) result: Box<Words>,
     pub(super) outcome: Option<Box<Outcome>>,
-    /// Refused at the post.
+    /// The status, if the post was refused.
     pub(super) refused: Option<Status>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) fn serve_applies(target: &Transport) {
     }));
 }
 
-/// Adds byte by byte.
+/// Adds bytewise.
 ///
 /// # Safety
 /// There are `count` elements of `size` bytes, and as many operands.
@@ -61,7 +61,7 @@ unsafe extern "C" fn add_bytes(
 ) -> Status {
     assert_eq!(code, ADD_BYTES);
     for i in 0..count * size {
-        // SAFETY: the caller guarantees that many bytes.
+        // SAFETY: the caller guarantees this number of bytes.
         unsafe {
             let at = elements.cast::<u8>().add(i);
             *at = at.read().wrapping_add(*operands.cast::<u8>().add(i));
@@ -98,7 +98,7 @@ pub(super) fn arithmetic(op: BtlAtomicOp, a: u64, b: u64, narrow: bool) -> u64 {
     }
 }
 
-/// `word` with its first four bytes (or all eight) replaced.
+/// `word` with its first four bytes, or all eight bytes, replaced.
 pub(super) fn replace(word: u64, value: u64, narrow: bool) -> u64 {
     let mut new = word.to_ne_bytes();
     if narrow {

@@ -1,4 +1,4 @@
-//! What callbacks and the error function said of operations.
+//! The reports of callbacks and of the error function about operations.
 
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -9,7 +9,7 @@ use plugin_api::Module;
 
 use super::Tally;
 
-/// What a callback said.
+/// The report of a callback.
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) calls: AtomicU32,
@@ -32,31 +32,32 @@ pub(super) unsafe extern "C" fn note(
     outcome.calls.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Outcomes of operations that were judged. They are kept until the transport is closed, since one that
-/// is called back twice may be so at any time before.
+/// Outcomes of judged operations. They are kept until the transport is closed, because a second
+/// callback may come at any time before.
 #[derive(Default)]
 pub(crate) struct Kept(Vec<Judged>);
 
 struct Judged {
     what: String,
     outcome: Box<Outcome>,
-    /// Callbacks that were counted, for good or bad, when the operation was judged.
+    /// The number of callbacks that were counted when the operation was judged.
     calls: u32,
 }
 
 impl Kept {
-    /// Keeps an outcome; `taken` is whether the post was.
+    /// Keeps an outcome; `taken` is whether the post was accepted.
     pub(super) fn keep(&mut self, what: &str, outcome: Box<Outcome>, taken: bool) {
         let calls = outcome.calls.load(Ordering::Relaxed);
         self.0.push(Judged {
             what: what.to_owned(),
             outcome,
-            // A refused operation must not call back; only this place checks that.
+            // A refused operation must not call back; only this code checks that.
             calls: if taken { calls } else { 0 },
         });
     }
 
-    /// With the transport closed: a callback since its operation was judged counts as lost.
+    /// Checks the outcomes after the transport was closed: a callback after the judgement counts as
+    /// lost.
     pub(crate) fn check(self, tally: &mut Tally) {
         for o in self.0 {
             let calls = o.outcome.calls.load(Ordering::Relaxed);
@@ -69,10 +70,10 @@ impl Kept {
     }
 }
 
-/// What the error function reported.
+/// The reports of the error function.
 #[derive(Default)]
 pub(crate) struct Losses {
-    /// Operations without callback that failed.
+    /// The number of failed operations without callback.
     pub(super) untracked: AtomicU64,
     /// Whether the transport is cut off from the provider.
     cut_off: AtomicBool,
@@ -84,7 +85,7 @@ impl Losses {
         self.cut_off.load(Ordering::Relaxed)
     }
 
-    /// The function to give to the transport.
+    /// The error function of the transport.
     pub(crate) fn report(&self) -> ErrorReport {
         unsafe extern "C" fn hear(
             _: *mut Module,
@@ -95,7 +96,7 @@ impl Losses {
             text: *const c_char,
             context: *mut c_void,
         ) {
-            // SAFETY: a string, and the counter that outlives the transport.
+            // SAFETY: the pointers are a string, and the counter that outlives the transport.
             let (text, losses) = unsafe { (CStr::from_ptr(text), &*context.cast::<Losses>()) };
             let text = text.to_string_lossy();
             if let Some((n, _)) = text.split_once(" operation(s) to process") {

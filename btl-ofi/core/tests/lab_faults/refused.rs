@@ -1,9 +1,9 @@
-//! A provider that takes nothing.
+//! A provider that accepts no operation.
 
 use super::*;
 
-/// A provider that takes nothing for ever: posts say "again", and nobody waits for what was never
-/// taken.
+/// The provider never accepts an operation: posts return "again", and no flush waits for operations
+/// that were never accepted.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn nothing_is_taken() {

@@ -7,7 +7,7 @@ use super::*;
 struct Lent {
     lane: Lane,
     records: [UnsafeCell<u32>; 4],
-    /// Contexts that the provider has, and those that it is done with.
+    /// The contexts that the provider holds, and the contexts that it has completed.
     wire: Mutex<Vec<usize>>,
     done: Mutex<Vec<usize>>,
 }
@@ -25,10 +25,10 @@ impl Lent {
         }
     }
 
-    /// Neighbours in a chunk have cells of their own.
+    /// Neighbours in a chunk have separate cells.
     fn touch(&self, record: usize) {
         let cell = &self.records[record / size_of::<Record>() % self.records.len()];
-        // SAFETY: loom checks that nobody else is at it.
+        // SAFETY: loom checks that no other thread accesses the cell.
         cell.with_mut(|r| unsafe { *r += 1 });
     }
 
@@ -39,7 +39,7 @@ impl Lent {
         });
     }
 
-    /// What the provider's thread does to one operation, if it has any.
+    /// The work of the provider's thread on one operation, if there is one.
     fn provide(&self) {
         let Some(context) = self.wire.lock().unwrap().pop() else {
             return;
@@ -75,7 +75,7 @@ fn a_record_is_the_providers_until_it_completes() {
             let lent = Arc::clone(&lent);
             thread::spawn(move || lent.poll())
         };
-        // With the record of the first, if the helper gave that back.
+        // The post uses the record of the first operation if the helper has returned that record.
         lent.post(1);
         provider.join().unwrap();
         helper.join().unwrap();
@@ -88,14 +88,15 @@ fn a_record_is_the_providers_until_it_completes() {
     });
 }
 
-/// The pool's last record is taken and a chunk is added while other threads complete and give back.
+/// The pool's last record is taken and a chunk is added while other threads complete operations and
+/// return records.
 #[test]
 fn the_pool_grows_under_completions() {
     check(|| {
         let lane = Arc::new(Lane::new());
         {
             let mut state = lane.state.lock();
-            // All but one of the first chunk.
+            // The test takes all but one of the first chunk's records.
             let taken = (1..256).filter_map(|_| state.pool.take());
             assert_eq!(taken.count(), 255);
         }

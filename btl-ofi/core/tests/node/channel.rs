@@ -1,5 +1,5 @@
-//! Atomics over shm that do without the provider, between transports of one process: order, types,
-//! refusals, room, many initiators, both ways at once.
+//! Atomics over shm without the provider, between transports of one process: order, types,
+//! refusals, room, many initiators, both directions at the same time.
 
 mod model;
 mod threads;
@@ -10,7 +10,7 @@ use crate::common::prelude::*;
 
 const ALL: Access = Access::all();
 
-/// Room for a blob's descriptor of the segment (see `modex`).
+/// The place of the segment's descriptor in a blob (see `modex`).
 const SEGMENT: std::ops::Range<usize> = 40..44;
 
 /// Fetch-adds `n` to a word.
@@ -36,7 +36,7 @@ fn wrong_handles_are_errors() {
     let stale_handle = gone.handle();
     gone.close().unwrap();
     let closed = register(&b, &mut read_only, Access::REMOTE_READ);
-    // SAFETY: a handle is words: base, length, key, cookie, keys on rails.
+    // SAFETY: a handle consists of words: base, length, key, cookie, keys on rails.
     let words = |h: Handle| unsafe { std::mem::transmute::<Handle, [u64; Handle::SIZE / 8]>(h) };
     let forged = |change: fn(&mut [u64; Handle::SIZE / 8])| {
         let mut w = words(h);
@@ -62,7 +62,7 @@ fn wrong_handles_are_errors() {
             );
             assert_eq!(a.flush(None), Status::SUCCESS);
             assert_eq!((seen.all(), seen.status()), (1, status), "{wrong:?}");
-            // Without callback the next flush says that something was lost.
+            // Without a callback, the next flush reports that an operation was lost.
             assert_eq!(add(&a, peer, &wrong, out, 1, None), Status::SUCCESS);
             assert_eq!(add(&a, peer, &h, out, 1, None), Status::SUCCESS);
             // SAFETY: the endpoint lives.
@@ -70,9 +70,9 @@ fn wrong_handles_are_errors() {
             assert_eq!(flushed, Status::ERROR, "{wrong:?}");
             assert_eq!(a.flush(None), Status::SUCCESS);
         }
-        // What the handle does not allow is refused at once.
+        // The call refuses an access that the handle does not permit.
         assert_eq!(add(&a, peer, &closed.handle(), out, 1, None), Status::PERM);
-        // The words that a handle covers can be read where only that is allowed.
+        // Atomic reads succeed in a region that permits only reads.
         let c = closed.handle();
         let (u, read) = (Datatype::Uint64, AtomicOp::Read);
         let status = a.atomic_fopv(
@@ -91,7 +91,7 @@ fn wrong_handles_are_errors() {
     });
     assert_eq!(window[0], 5, "the right ones among the wrong");
     assert_eq!((stale, read_only), ([0; 4], [0; 4]));
-    // To itself, at once.
+    // The transport refuses its own stale handle in the call.
     let mine = b.connect(b.address(), 1).unwrap();
     assert_eq!(add(&b, mine, &stale_handle, out, 1, None), Status::PERM);
     assert_eq!(add(&b, mine, &h, out, 1, None), Status::SUCCESS);
@@ -119,7 +119,7 @@ fn a_full_ring_turns_away() {
             assert_eq!(*old, (round * 128 + i) as u64);
         }
     }
-    // Vectors: the payload is full before the entries are.
+    // For vectors, the payload is full before the entries are.
     let ones = vec![1u64; 512];
     let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
     window.fill(0);
@@ -134,7 +134,7 @@ fn a_full_ring_turns_away() {
         taken += 1;
     }
     assert_eq!(taken, 16, "64 KiB of payload");
-    // A word needs none of it.
+    // An atomic on one word needs no payload.
     assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
     attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
     assert_eq!((window[0], old[0]), (17, 16));
@@ -142,8 +142,8 @@ fn a_full_ring_turns_away() {
     close([region], [a, b]);
 }
 
-/// More initiators than the bell's first word has bits, and than are watched; they release their
-/// rings, and others take them.
+/// More initiators than the bell's first word has bits, and than the target watches. They release
+/// their rings, and other initiators take them.
 #[test]
 fn many_initiators() {
     let b = open(near(), ThreadLevel::Single, &[]);
@@ -167,7 +167,7 @@ fn many_initiators() {
                     insist(a, || add(a, *peer, &h, out, 1, None));
                 }
                 for (i, a) in initiators.iter().enumerate() {
-                    // Some wait, some have several outstanding.
+                    // Some initiators wait, and some have several outstanding operations.
                     if i % 3 == round % 3 {
                         assert_eq!(a.flush(None), Status::SUCCESS);
                     }
@@ -208,8 +208,8 @@ fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
     );
 }
 
-/// One initiator through its ring, one through the provider, since it cannot open the segment, and
-/// the target itself: all add to the same elements, and none is lost.
+/// One initiator uses its ring. Another uses the provider, because it cannot open the segment. The
+/// target adds too. All add to the same elements, and every addition counts.
 #[test]
 fn both_ways_at_once() {
     let b = open(near(), ThreadLevel::Multiple, &[]);
@@ -242,7 +242,7 @@ fn both_ways_at_once() {
     close([region], [b]);
 }
 
-/// A target that closes its transport, and lives on, lets nobody wait.
+/// No origin waits for a target that has closed its transport and lives on.
 #[test]
 fn a_closed_target_is_given_up() {
     let (a, b, peer, _window, region, h) = linked(1, || open(near(), ThreadLevel::Single, &[]));
@@ -264,7 +264,7 @@ fn a_closed_target_is_given_up() {
     a.close().unwrap();
 }
 
-/// Run by the test below in a process of its own, whose descriptors no other test opens or closes.
+/// The test below runs this in a separate process, whose descriptors no other test opens or closes.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn descriptors_of_this_process() {
@@ -278,7 +278,7 @@ fn descriptors_of_this_process() {
     let mut before = 0;
     for round in 0..3 {
         if round == 1 {
-            // Whatever libfabric keeps open for good is there after the first round.
+            // Descriptors that libfabric keeps open permanently exist after the first round.
             before = count();
         }
         let (a, b, peer, _window, region, _) = linked(1, || open(near(), ThreadLevel::Single, &[]));
@@ -303,7 +303,7 @@ fn nothing_is_left_open() {
     assert!(status.success(), "{status}");
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -1,6 +1,6 @@
-//! Atomics over shm when one of the two processes is killed: a target with operations outstanding
-//! keeps nobody else's from completing, an initiator in the middle of its operations leaves a target
-//! that serves all others.
+//! Atomics over shm when one of the two processes is killed. A target that dies with operations
+//! outstanding does not block other operations; an initiator that dies during its operations leaves
+//! a target that serves all others.
 
 use std::io::Read;
 
@@ -19,7 +19,7 @@ fn add(
     t.atomic_fop(peer, out.cast(), h.base(), h, op, 1, completion)
 }
 
-/// A flush of one peer returns the peer's failure also if callbacks told of every operation.
+/// A flush of one peer returns the peer's failure even if callbacks reported every operation.
 #[test]
 fn a_flush_tells_what_callbacks_told() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -42,8 +42,8 @@ fn a_flush_tells_what_callbacks_told() {
     t.close().unwrap();
 }
 
-/// Three targets. One is stopped, gets operations of every kind, and is killed; the other two are
-/// sent operations before, meanwhile and afterwards, which complete.
+/// The test has three targets. One target is stopped, gets operations of every kind, and is killed.
+/// The other two get operations before, meanwhile and afterwards, which complete.
 #[test]
 fn a_dead_target_blocks_nobody() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -57,7 +57,7 @@ fn a_dead_target_blocks_nobody() {
     assert_eq!(t.flush(None), Status::SUCCESS);
     signal(targets[0].child.id(), libc::SIGSTOP);
     let (seen, lively) = (Seen::default(), Seen::default());
-    // Until its ring is full; every other one without callback.
+    // The loop posts until the target's ring is full; every second operation has no callback.
     let (mut told, mut untold) = (0, 0);
     let (peer, h) = (targets[0].peer, targets[0].handle);
     for (i, out) in old.iter_mut().enumerate() {
@@ -80,7 +80,7 @@ fn a_dead_target_blocks_nobody() {
         }
     }
     assert_eq!((told, untold), (64, 64), "as many as a ring holds");
-    // The others are not held up while it says nothing.
+    // The silence of the stopped target does not delay the others.
     let mut results = vec![0u64; 200];
     for (i, out) in results.iter_mut().enumerate() {
         let other = &targets[1 + i % 2];
@@ -101,7 +101,7 @@ fn a_dead_target_blocks_nobody() {
     // SAFETY: endpoints live as long as the transport.
     let flushed = t.flush(Some(unsafe { peer.as_ref() }));
     assert_eq!(flushed, Status::UNREACH);
-    // A look at the peers, after an interval of 250 ms without completions.
+    // The flush checks the peers after an interval of 250 ms without completions.
     let spent = worked() - before;
     assert!(spent < Duration::from_secs(2), "{spent:?} of work");
     assert_eq!(seen.failed(), told, "each once");
@@ -129,13 +129,12 @@ fn a_dead_target_blocks_nobody() {
     t.close().unwrap();
 }
 
-/// The initiator's side of the test below: operations without end.
+/// The program of the initiator in the test below: it issues operations without end.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn flooding_process() {
     let work = std::env::var(FLOOD).expect("started by the test below");
-    // A test that fails must not leave this running.
-    // SAFETY: plain numbers.
+    // The signal ends this process even if the test fails. SAFETY: the arguments are numbers.
     unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
     let mut words = work.split(' ');
     let mut next = || words.next().unwrap();
@@ -162,8 +161,8 @@ fn flooding_process() {
     }
 }
 
-/// Initiators are killed at any moment; what they posted is executed as far as it was published,
-/// whole, and others are served all along.
+/// Initiators are killed at arbitrary times. The target executes the published part of their
+/// operations, each whole operation once, and serves others meanwhile.
 #[test]
 fn killed_initiators_leave_a_target_that_serves() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -174,7 +173,7 @@ fn killed_initiators_leave_a_target_that_serves() {
     let h = region.handle();
     let mut numbers = Numbers(7);
     for seed in 0..6 {
-        // SAFETY: inside the window, which only this process changes, in its calls.
+        // SAFETY: the word is inside the window, which only this process changes, in its calls.
         let before = unsafe { base.read_volatile() };
         let mut child = again(module_path!(), "flooding_process")
             .env(
@@ -208,15 +207,15 @@ fn killed_initiators_leave_a_target_that_serves() {
         }
         // SAFETY: the word is inside the window, which only this process changes, in its calls.
         assert_eq!(settled, unsafe { base.read_volatile() }, "executed once");
-        // Vectors begin at the second word, so an earlier word has at least a later one's count.
-        // SAFETY: nobody changes the window now.
+        // Vectors begin at the second word, so an earlier word has at least a later word's count.
+        // SAFETY: no process changes the window now.
         let words = unsafe { std::slice::from_raw_parts(base.add(1), 511) };
         assert!(
             words.is_sorted_by(|a, b| a >= b),
             "a vector was executed in part"
         );
     }
-    // One more, which is not killed, among the rings that the dead ones left.
+    // Another initiator, which is not killed, uses a ring among the rings of dead initiators.
     let other = open(near(), ThreadLevel::Single, &[]);
     let peer = other.connect(t.address(), 0).unwrap();
     // SAFETY: the word is inside the window, which only this process changes, in its calls.
@@ -239,7 +238,7 @@ fn killed_initiators_leave_a_target_that_serves() {
     close([region], [t]);
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

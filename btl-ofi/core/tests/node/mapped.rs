@@ -1,5 +1,5 @@
-//! Memory of neighbours in files that cannot shrink: mapped, so that operations on it need neither the target nor the kernel; and
-//! reached as before where it cannot be mapped.
+//! Peers on one node whose memory is in files that cannot shrink. Origins map such memory, so their operations need neither
+//! the target nor the kernel; other memory is accessed by ring and kernel.
 
 mod ends;
 mod threads;
@@ -12,7 +12,7 @@ use crate::common::prelude::*;
 /// The default of `btl_ofi_peer_check_interval`.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A peer and a region of it.
+/// A peer and one of its regions.
 #[derive(Clone, Copy)]
 struct There<'a> {
     t: &'a Transport,
@@ -28,7 +28,7 @@ impl There<'_> {
             .put(self.peer, local, at, &self.h, bytes.len(), completion)
     }
 
-    /// A put behind which word 8 is raised.
+    /// A put with notification that raises word 8.
     fn put_notify(&self, word: u64, bytes: &[u8]) -> Status {
         let (at, none) = (self.h.base() + 8 * word, ptr::null_mut());
         let local = (bytes.as_ptr().cast_mut().cast(), none);
@@ -38,7 +38,7 @@ impl There<'_> {
             address: self.h.base() + 64,
             add: 1,
         };
-        // SAFETY: the tests keep what they pass until it is done.
+        // SAFETY: the tests keep the buffers and handles until the put is complete.
         unsafe { self.t.put_notify(self.peer, &op, &notice) }
     }
 
@@ -65,7 +65,8 @@ impl There<'_> {
     }
 }
 
-/// Every operation, each complete when its call returns, to a target that does nothing. Returns how many there were.
+/// Makes every operation to a target that does nothing; each operation is complete when its call returns. Returns
+/// the number of operations.
 fn every_operation(there: &There<'_>) -> u64 {
     let There { t, peer, h } = *there;
     let at = |word: u64| h.base() + 8 * word;
@@ -115,11 +116,12 @@ fn every_operation(there: &There<'_>) -> u64 {
 
 fn signal(target: &Target<'_>, signal: i32) {
     let pid = target.child.id() as libc::pid_t;
-    // SAFETY: our own child, not yet waited for.
+    // SAFETY: the process is this test's child and has not been waited for.
     assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
 }
 
-/// A stopped target serves every operation, because it serves none: from the first one on.
+/// Operations on mapped memory need no action of the target, so a stopped target supports all of
+/// them, from the first one on.
 #[test]
 fn a_stopped_target() {
     for memory in [Memory::Memfd, Memory::Huge]
@@ -145,7 +147,7 @@ fn a_stopped_target() {
     }
 }
 
-/// Other memory is reached by the ring and the kernel: what no file is named for, and files that may shrink.
+/// Other memory is accessed by the ring and the kernel: memory without a file, and files that may shrink.
 #[test]
 fn other_memory() {
     for memory in [
@@ -164,7 +166,7 @@ fn other_memory() {
         };
         let mut old = 9;
         assert_eq!(there.put_word(0, 5), Status::SUCCESS);
-        // From the first page to the last.
+        // The put covers the first page to the last.
         let ones = vec![1u8; 8 * (WORDS - 1)];
         insist(&t, || there.put(1, &ones, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
@@ -207,7 +209,7 @@ fn the_descriptor_may_be_closed() {
     close([], [a, b]);
 }
 
-/// A window may begin anywhere in its file; a place where it cannot be is refused.
+/// A window may begin anywhere in its file; a part outside the file is refused.
 #[test]
 fn a_part_of_a_file() {
     let (a, b) = pair(ThreadLevel::Single);
@@ -215,7 +217,7 @@ fn a_part_of_a_file() {
     let page = 4096;
     let part = |offset: usize, length, from| {
         let base = window.base().wrapping_byte_add(offset).cast();
-        // SAFETY: the window stays mapped. A part beyond the file is refused.
+        // SAFETY: the window stays mapped. The call refuses a part beyond the file.
         unsafe { b.register_shared(base, length, Access::all(), window.part(from)) }
     };
     let region = part(page + 16, page - 16, page as u64 + 16).unwrap();
@@ -238,7 +240,7 @@ fn a_part_of_a_file() {
     close([], [a, b]);
 }
 
-/// Atomics to a peer stay in order, although some of them use its ring.
+/// Atomics to a peer stay in order, although some use its ring.
 #[test]
 fn the_order_of_atomics() {
     let (a, b) = pair(ThreadLevel::Single);
@@ -259,7 +261,7 @@ fn the_order_of_atomics() {
         (1, 9),
         "behind the one in the ring"
     );
-    // A transfer has no order.
+    // Transfers have no order.
     assert_eq!(there.put(1, &7u64.to_ne_bytes(), None), Status::SUCCESS);
     assert_eq!(window.word(1), 7);
     attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
@@ -275,7 +277,8 @@ fn the_order_of_atomics() {
     close([], [a, b]);
 }
 
-/// A host that only makes atomics and no progress has its peers checked between them, which takes the locks of an atomic.
+/// A host makes only atomics and no progress. The transport checks its peers between the atomics, which takes the locks
+/// of an atomic.
 #[test]
 fn peers_are_checked_between_atomics() {
     let (a, b) = pair(ThreadLevel::Multiple);
@@ -293,7 +296,7 @@ fn peers_are_checked_between_atomics() {
     close([region], [a, b]);
 }
 
-/// Callbacks run once, by progress, or not at all where the door knows inline completions.
+/// Callbacks run once, in progress; no callback runs if the door supports inline completions.
 #[test]
 fn callbacks() {
     for at_once in [false, true] {
@@ -327,7 +330,7 @@ fn callbacks() {
     }
 }
 
-/// Rights hold as for other memory.
+/// The rights of a region hold as for other memory.
 #[test]
 fn rights() {
     let (a, b) = pair(ThreadLevel::Single);
@@ -354,7 +357,7 @@ fn rights() {
     close([], [a, b]);
 }
 
-/// The same under a provider between nodes.
+/// Mapped memory behaves the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -1,31 +1,32 @@
-//! Payloads at one target, of more initiators than it has blocks for: all of them go on, nothing is mixed up, and
-//! memory stays within the bound.
+//! Payloads at one target, from more initiators than the target has blocks: all initiators continue, no data is
+//! mixed up, and the memory stays bounded.
 
 use std::os::fd::BorrowedFd;
 use std::os::unix::process::ExitStatusExt;
 
 use crate::common::prelude::*;
 
-/// Blocks of a segment, their bytes, what a ring takes, and what it takes with a payload of its own for these vectors.
+/// The number of a segment's blocks, the bytes of a block, the entries of a ring, and the entries of a ring with its
+/// own payload for these vectors.
 const BLOCKS: usize = 64;
 const BLOCK: usize = 64 << 10;
 const RING: usize = 12 << 10;
 const LONG_RING: usize = 16 << 10;
-/// Everything else in a segment.
+/// The size of the rest of a segment.
 const FRONT: usize = 32 << 10;
-/// Where a blob names the descriptor of the segment (see `modex`).
+/// The place of the segment's descriptor in a blob (see `modex`).
 const SEGMENT: std::ops::Range<usize> = 40..44;
 
-/// Bytes that a transport's segment takes of this machine's memory.
+/// The bytes of this machine's memory that a transport's segment uses.
 fn allocated(t: &Transport) -> usize {
     let descriptor = u32::from_le_bytes(t.address()[SEGMENT].try_into().unwrap());
-    // SAFETY: the transport keeps it open.
+    // SAFETY: the transport keeps the descriptor open.
     let descriptor = unsafe { BorrowedFd::borrow_raw(descriptor as i32) };
     let file = std::fs::File::from(descriptor.try_clone_to_owned().unwrap());
     std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) as usize * 512
 }
 
-/// Posts a fetch-add of `from` to as many words of the window, from word `at` on.
+/// Posts a fetch-add of `from` to the words of the window from `at` on.
 fn add(
     t: &Transport,
     peer: NonNull<Endpoint>,
@@ -46,25 +47,25 @@ fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u6
     t.put(peer, local, address, h, size_of_val(from), None)
 }
 
-/// Connects to one target `count` times, each with a ring of its own. That many processes would do the same,
-/// but take long to start.
+/// Connects to one target `count` times; each connection has its own ring. The same number of processes
+/// would behave the same, but take long to start.
 fn initiators(t: &Transport, count: usize, target: &[u8]) -> Vec<NonNull<Endpoint>> {
     let all = (0..count).map(|proc| t.connect(target, proc as u64).unwrap());
     all.collect()
 }
 
-/// Words of a vector, more than a ring's pages have room for.
+/// The number of words of a vector; a ring's own pages have no room for the vector.
 const WORDS: usize = 512;
-/// Words of the longest put.
+/// The number of words of the longest put.
 const PUT: usize = 1024;
 const INITIATORS: usize = 80;
 
-/// More initiators with payloads outstanding than there are blocks, while the target does nothing: nobody is turned
-/// away for want of a block, all is executed once, and the memory is bounded.
+/// More initiators have payloads outstanding than there are blocks, while the target does nothing: no operation is
+/// refused for lack of a block, each is executed once, and the memory is bounded.
 #[test]
 fn more_initiators_than_blocks() {
     let b = open(near(), ThreadLevel::Single, &[]);
-    // A part for the sums, and one for the puts of each.
+    // The window has a part for the sums, and a part for the puts of each initiator.
     let mut window = vec![0u64; WORDS + PUT * INITIATORS];
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
@@ -106,7 +107,7 @@ fn more_initiators_than_blocks() {
     close([region], [b]);
 }
 
-/// Initiators that use their payloads one after the other share the blocks: no ring needs one of its own.
+/// Initiators that use their payloads one after the other share the blocks, so no ring keeps a block.
 #[test]
 fn idle_blocks_are_handed_on() {
     let b = open(near(), ThreadLevel::Single, &[]);
@@ -130,10 +131,10 @@ fn idle_blocks_are_handed_on() {
 }
 
 const ORDERS: &str = "BTL_OFI_TEST_ORDERS";
-/// Rings whose blocks the doomed process has in use.
+/// The number of rings whose blocks the doomed process uses.
 const DOOMED: usize = BLOCKS;
 
-/// Run by the test below in a process of its own: takes every block of a target, and dies.
+/// The test below runs this in a separate process, which takes every block of a target, and dies.
 #[test]
 #[ignore = "started by blocks_of_the_dead_are_used_again"]
 fn doomed_process() {
@@ -148,7 +149,7 @@ fn doomed_process() {
     for peer in initiators(&a, DOOMED, &unhex(blob)) {
         assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
     }
-    // SAFETY: no preconditions.
+    // SAFETY: the calls have no preconditions.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 

@@ -1,9 +1,10 @@
-//! Atomics of every kind and type through a ring, and of a process on its own memory, beside a model of one word after the other.
+//! Atomics of every kind and type through a ring, and of a process on its own memory, compared with a model that processes
+//! one word after the other.
 
 use super::*;
 
-/// Random operations of every kind and type on one window, in order as a model has them: fetched
-/// values and what is left in the end. Enough of them that rings and payloads wrap many times.
+/// Random operations of every kind and type on one window, in order, compared with a model: the fetched values and the
+/// final window. The number of operations makes rings and payloads wrap many times.
 fn matches_the_model(seed: u64, rounds: usize, to_itself: bool) {
     const WORDS: usize = 256;
     let [a, b] = [(); 2].map(|()| open(near(), ThreadLevel::Single, &[]));
@@ -32,7 +33,8 @@ fn matches_the_model(seed: u64, rounds: usize, to_itself: bool) {
     close([region], [a, b]);
 }
 
-/// Posts one, and applies it to the model. Gives where its result will be, and what it will be.
+/// Posts one operation, and applies it to the model. Returns the address of the result, and the
+/// expected result.
 fn operate(
     t: &Transport,
     peer: NonNull<Endpoint>,
@@ -49,8 +51,8 @@ fn operate(
         }
     };
     let size = datatype.size();
-    // Integers of all widths share the first half, floats of each width have a quarter, so that no
-    // arithmetic is done on what is not a number.
+    // Integers of all widths share the first half, and floats of each width have a quarter, so no
+    // float arithmetic uses other bytes.
     let (start, length) = match datatype {
         Datatype::Float => (model.len() / 2, model.len() / 4),
         Datatype::Double => (model.len() * 3 / 4, model.len() / 4),
@@ -76,14 +78,14 @@ fn operate(
         word[..size].copy_from_slice(&model[at + i * size..][..size]);
         u64::from_ne_bytes(word)
     };
-    // Half the time equal to what is there, so that it swaps.
+    // Half the time, the comparand equals the old value, so the swap takes place.
     let compare = element(model, 0) ^ (numbers.word() & 1);
     let old = model[at..at + count * size].to_vec();
     for (i, operand) in operands.iter().enumerate() {
         let new = after(datatype, op, element(model, i), *operand, compare);
         model[at + i * size..][..size].copy_from_slice(&new.to_ne_bytes()[..size]);
     }
-    // One byte off, since no alignment is promised for local buffers.
+    // The address is off by one byte, because the interface requires no alignment of local buffers.
     let mut local = vec![0u8; 1 + count * size];
     for (i, operand) in operands.iter().enumerate() {
         local[1 + i * size..][..size].copy_from_slice(&operand.to_ne_bytes()[..size]);

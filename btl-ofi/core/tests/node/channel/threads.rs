@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Several threads post, several make progress at each end; callbacks once each.
+/// Several threads post, and several make progress at each end; each callback runs once.
 #[test]
 fn threads() {
     const EACH: u32 = 5000;

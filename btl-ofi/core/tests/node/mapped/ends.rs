@@ -1,8 +1,8 @@
-//! The ends of mapped memory: regions that are deregistered, and targets that go.
+//! The end of mapped memory: regions that are deregistered, and targets that die.
 
 use super::*;
 
-/// Checks local peers as often as possible.
+/// Makes the transport check local peers as often as possible.
 const OFTEN: (&str, Value) = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
 
 fn all_fail(there: &There<'_>) {
@@ -18,12 +18,13 @@ fn all_fail(there: &There<'_>) {
     assert_eq!(back, [7; 8]);
 }
 
-/// Makes progress, whose checks give back the memory of regions that are gone, until at most `most` mappings are left.
+/// Makes progress until at most `most` mappings are left. The checks in progress unmap the memory of deregistered
+/// regions.
 fn until_unmapped(t: &Transport, file: u64, most: usize) {
     until(&[t], "the memory stays mapped", || mappings(file) <= most);
 }
 
-/// A region that was deregistered is refused, mapped or not.
+/// A deregistered region is refused, whether it was mapped or not.
 #[test]
 fn a_deregistered_region() {
     for before in [false, true] {
@@ -45,7 +46,8 @@ fn a_deregistered_region() {
     }
 }
 
-/// Regions of one place after another: each operation reaches its own, and mappings do not add up.
+/// Regions of one place after another: each operation accesses its own region, and mappings do not
+/// accumulate.
 #[test]
 fn many_regions() {
     let open = || open(near(), ThreadLevel::Single, &[OFTEN]);
@@ -63,7 +65,8 @@ fn many_regions() {
         }
         region.close().unwrap();
     }
-    // More at a time than are announced, and than are mapped: the others go another way.
+    // There are more regions at a time than are announced, and than are mapped; the other regions
+    // use ring and kernel.
     let regions: Vec<Region> = (0..540)
         .map(|_| register_window(&b, &window, Access::all()))
         .collect();
@@ -86,7 +89,7 @@ fn many_regions() {
     close([], [a, b]);
 }
 
-/// Writes until the failure of the target is noticed.
+/// Writes until the transport detects the target's failure.
 fn until_it_fails(there: &There<'_>, file: u64) {
     let deadline = Patience::new();
     let mut value = 0;
@@ -104,7 +107,8 @@ fn until_it_fails(there: &There<'_>, file: u64) {
     assert_eq!(mappings(file), 0, "the memory of a peer that is gone");
 }
 
-/// Maps the memory of a target, has `strike` end the target's transport, writes until that is noticed, and looks at what is left.
+/// Maps the memory of a target. Then `strike` ends the target's transport, the test writes until the failure is detected,
+/// and `look` checks the rest.
 fn struck(strike: impl FnOnce(&mut Target<'_>), look: impl FnOnce(&mut Target<'_>)) {
     let t = open(near(), ThreadLevel::Single, &[OFTEN]);
     t.watch_idle_peers();
@@ -129,7 +133,7 @@ fn a_killed_target() {
     struck(kill, |_| ());
 }
 
-/// A target that executes another program, with other memory at the same place: nothing of that is written.
+/// The target executes another program with other memory at the same address; no write reaches that memory.
 #[test]
 fn another_program() {
     let look = |target: &mut Target<'_>| assert_eq!(target.changed(), 0);

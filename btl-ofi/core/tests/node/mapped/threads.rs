@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Threads that use one window, while others come and go.
+/// Some threads use one window, while other windows are registered and deregistered.
 #[test]
 fn one_window_and_others() {
     const THREADS: u64 = 3;

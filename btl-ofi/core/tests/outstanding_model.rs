@@ -16,12 +16,12 @@ mod effect;
 #[path = "../src/peer/outstanding.rs"]
 mod outstanding;
 
-/// The folder in which the source finds what it uses.
+/// The module path that the source file expects.
 mod base {
     pub(crate) use crate::sync;
 }
 
-/// What `outstanding` finds under this name: loom's atomics.
+/// The module that `outstanding` expects under this name: loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, Ordering};
 
@@ -38,12 +38,13 @@ use loom::thread;
 use effect::Effect;
 use outstanding::OutstandingCount;
 
-/// Thread A issues and flushes; thread B completes A's operation; thread C issues and completes one
-/// of its own at any time. A's flush returns only after B's callback, and sees what it wrote.
+/// Thread A issues and flushes; thread B completes A's operation; thread C issues and completes an
+/// operation at any time. A's flush returns only after B's callback, and A sees the value that the
+/// callback wrote.
 #[test]
 fn a_flush_sees_what_the_callback_wrote() {
-    // Three threads without a bound take minutes; with it, seconds, and most errors of this kind
-    // show with two preemptions already (loom's documentation).
+    // Three threads without a bound take minutes, with the bound seconds. Most errors of this kind
+    // occur with two preemptions already (loom's documentation).
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -77,7 +78,7 @@ fn a_flush_sees_what_the_callback_wrote() {
     });
 }
 
-/// Two threads flush at once, each its own operation; neither misses the moment when the other
+/// Two threads flush at the same time, each its own operation; neither misses that the other
 /// advances the phase.
 #[test]
 fn two_flushes_at_once_both_end() {
@@ -103,8 +104,8 @@ fn two_flushes_at_once_both_end() {
     });
 }
 
-/// A thread that is delayed while it raises a counter, and two others that advance the phase meanwhile. Its own flush does not end
-/// before its operation does.
+/// A thread is delayed while it raises a counter, and two other threads advance the phase meanwhile. The delayed thread's
+/// flush does not end before its operation.
 #[test]
 fn an_operation_raised_late_is_waited_for() {
     let mut model = loom::model::Builder::new();

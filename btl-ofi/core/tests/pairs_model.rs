@@ -16,14 +16,14 @@ mod effect;
 #[path = "../src/peer/outstanding.rs"]
 mod outstanding;
 
-/// The folder in which the source finds what it uses.
+/// The module path that the source file expects.
 mod base {
     pub(crate) use crate::sync;
 }
 
-/// What `outstanding` finds under this name: loom's atomics, with fences for SeqCst. loom knows SeqCst for fences only, and treats
-/// other accesses as AcqRel. That does not suffice here: the thread that reads a pair only loads its counters, so no read-modify-write
-/// orders it behind the thread that raises them.
+/// The module that `outstanding` expects under this name: loom's atomics, with fences for SeqCst. loom knows SeqCst for
+/// fences only, and treats other accesses as AcqRel. AcqRel is too weak here: the thread that reads a pair only loads its
+/// counters, so no read-modify-write orders it behind the thread that raises them.
 mod sync {
     pub(crate) use loom::sync::atomic::Ordering;
     use loom::sync::atomic::{self, fence};
@@ -121,9 +121,9 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
     model.check(test);
 }
 
-/// Thread A issues by the first pair and flushes. Thread B issues by the second pair, completes both, and flushes, too. Neither flush
-/// ends before its operation is complete, although the pairs are read one after the other; and both see what the callback
-/// wrote.
+/// Thread A issues by the first pair and flushes. Thread B issues by the second pair, completes both, and flushes, too.
+/// Neither flush ends before its operation is complete, although the pairs are read one after the other, and both threads
+/// see the value that the callback wrote.
 #[test]
 fn pairs_are_flushed_as_one_count() {
     check(|| {
@@ -157,7 +157,8 @@ fn pairs_are_flushed_as_one_count() {
     });
 }
 
-/// A thread that is delayed while it raises the counter of one pair, and another that advances the phase by the other pair.
+/// A thread is delayed while it raises the counter of one pair, and another thread advances the phase through the other
+/// pair.
 #[test]
 fn an_operation_raised_late_in_another_pair_is_waited_for() {
     check(|| {

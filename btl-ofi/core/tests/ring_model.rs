@@ -25,12 +25,12 @@ mod blocks;
 #[path = "../src/sm/pool.rs"]
 mod pool;
 
-/// The folder in which the sources find what they use.
+/// The module path that the source files expect.
 mod base {
     pub(crate) use crate::sync;
 }
 
-/// What `ring` and `pool` find under this name: loom's atomics.
+/// The module that `ring` and `pool` expect under this name: loom's atomics.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -47,14 +47,15 @@ use loom::thread;
 use ring::{Answer, Bells, Command, Slot, Watch, announce};
 
 const SLOTS: u32 = 2;
-/// Not the first word, so that `used` matters.
+/// The ring is not in the first word, so that `used` matters.
 const RING: usize = 65;
 
 struct Shared {
     bells: Bells,
     watch: Watch,
     slots: [Slot; SLOTS as usize],
-    /// A payload for each slot; loom reports a race if its two users are not ordered.
+    /// A payload for each slot; loom reports a race if the accesses of its two users are not
+    /// ordered.
     payload: [UnsafeCell<u64>; SLOTS as usize],
 }
 
@@ -82,7 +83,7 @@ impl Shared {
     }
 
     fn post(&self, position: u32) {
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks the access.
         self.payload(position)
             .with_mut(|p| unsafe { *p = u64::from(position) + 10 });
         let command = Command {
@@ -93,12 +94,12 @@ impl Shared {
         announce(&self.watch, &self.bells, RING);
     }
 
-    /// Executes what is there from `next` on.
+    /// Executes the published commands from `next` on.
     fn serve(&self, next: &mut u32) {
         while self.slot(*next).is_published(*next) {
             let command = self.slot(*next).command();
             assert_eq!(command.value, u64::from(*next), "out of order");
-            // SAFETY: loom checks it.
+            // SAFETY: loom checks the access.
             self.payload(*next).with_mut(|p| unsafe {
                 assert_eq!(*p, u64::from(*next) + 10);
                 *p += 100;
@@ -112,7 +113,7 @@ impl Shared {
         }
     }
 
-    /// One look at the bell, as the target's progress does it.
+    /// Checks the bell once, as the target's progress does.
     fn answer_bell(&self, next: &mut u32) {
         for word in 0..self.bells.used() {
             let rung = self.bells.take(word);
@@ -123,7 +124,7 @@ impl Shared {
         }
     }
 
-    /// Executes or passes over what is there from `next` on, all of it transfers.
+    /// Executes or skips the published commands from `next` on; all are transfers.
     fn serve_transfers(&self, next: &mut u32) {
         while self.slot(*next).is_published(*next) {
             let command = self.slot(*next).command();
@@ -140,9 +141,9 @@ impl Shared {
         }
     }
 
-    /// Makes the transfer at this position, by `by`.
+    /// Makes the transfer at this position; `by` identifies the side.
     fn make(&self, position: u32, by: u64) {
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks the access.
         self.payload(position).with_mut(|p| unsafe {
             assert_eq!(*p, u64::from(position) + 10, "made twice");
             *p += by;
@@ -154,14 +155,14 @@ impl Shared {
             return false;
         };
         assert_eq!(answer.value, u64::from(position) + 1000);
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks the access.
         self.payload(position)
             .with(|p| assert_eq!(unsafe { *p }, u64::from(position) + 110));
         true
     }
 }
 
-/// Posts `n` commands, as many at a time as there are slots, and takes the answers.
+/// Posts `n` commands, with at most as many outstanding as there are slots, and takes the answers.
 fn initiate(shared: &Shared, n: u32) {
     let (mut head, mut tail) = (0, 0);
     while head < n {
@@ -183,7 +184,7 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
     model.check(test);
 }
 
-/// The target only ever looks at its bell: each command is seen, in order, once.
+/// The target only checks its bell: it sees each command once, in order.
 #[test]
 fn the_bell_loses_no_command() {
     check(|| {
@@ -201,8 +202,8 @@ fn the_bell_loses_no_command() {
     });
 }
 
-/// The target watches for a while, stops, and from then on only answers its bell. A command that
-/// fell between would never be seen: the loop at the end would not end.
+/// The target watches for a while, stops, and afterwards only answers its bell. If the target
+/// missed a command in between, the loop at the end would not end.
 #[test]
 fn ceasing_to_watch_loses_no_command() {
     check(|| {
@@ -224,8 +225,8 @@ fn ceasing_to_watch_loses_no_command() {
     });
 }
 
-/// The initiator revokes what it posted while the target takes it, in the same slots twice over: each
-/// transfer is made by one of them, and the target's progress never ends.
+/// The initiator revokes commands while the target takes them, and uses the same slots twice: exactly
+/// one side makes each transfer, and the target's progress always ends.
 #[test]
 fn a_transfer_is_made_once() {
     check(|| {
@@ -259,7 +260,7 @@ fn a_transfer_is_made_once() {
                     thread::yield_now();
                 }
                 let by = if mine[position as usize] { 210 } else { 110 };
-                // SAFETY: loom checks it.
+                // SAFETY: loom checks the access.
                 shared
                     .payload(position)
                     .with(|p| assert_eq!(unsafe { *p }, u64::from(position) + by));
@@ -269,8 +270,8 @@ fn a_transfer_is_made_once() {
     });
 }
 
-/// Two commands posted with nobody collecting between, so that the second may find the watch ended
-/// by the time the first was served.
+/// Two commands are posted while no thread takes answers, so the watch may end before the second
+/// command.
 #[test]
 fn a_burst_into_the_end_of_watching_is_seen() {
     check(|| {
@@ -295,9 +296,9 @@ fn a_burst_into_the_end_of_watching_is_seen() {
     });
 }
 
-/// A ring changes its owner after the first one gave up a transfer; the second one's payload begins where the first
-/// one's did. With `kept`, the first owner keeps a ring in which there is something that it could not revoke and
-/// that is not answered. All look a few times only, so that a ring may as well stay taken, or a command be left.
+/// A ring changes its owner after the first owner revoked a transfer; the payload of the second owner begins at the
+/// same place. With `kept`, the first owner keeps a ring with an unanswered command that it could not revoke. Both
+/// sides check only a few times, so the ring may stay taken, or a command may be left.
 fn change_owner(kept: bool) {
     check(move || {
         let (shared, given) = (Shared::new(), Arc::new(AtomicBool::new(false)));
@@ -311,7 +312,7 @@ fn change_owner(kept: bool) {
                         continue;
                     }
                     if shared.slot(next).take(next) {
-                        // SAFETY: loom checks it.
+                        // SAFETY: loom checks the access.
                         shared.payload(0).with_mut(|p| unsafe {
                             assert_eq!(*p, u64::from(next), "another's operand");
                             *p += 100;
@@ -329,9 +330,9 @@ fn change_owner(kept: bool) {
         let second = {
             let (shared, given) = (Arc::clone(&shared), Arc::clone(&given));
             thread::spawn(move || {
-                // As `Place::claim`.
+                // The same check as in `Place::claim`.
                 if given.load(Ordering::Acquire) {
-                    // SAFETY: loom checks it.
+                    // SAFETY: loom checks the access.
                     shared.payload(0).with_mut(|p| unsafe { *p = 1 });
                     shared.slot(1).publish(1, &Command::default());
                 }
@@ -340,7 +341,7 @@ fn change_owner(kept: bool) {
         let revoked = shared.slot(0).revoke(0);
         let held = !revoked && shared.slot(0).answered(0).is_none();
         if !(kept && held) {
-            // As `Claim::give_back`.
+            // The same store as in `Claim::give_back`.
             given.store(true, Ordering::Release);
         }
         target.join().unwrap();
@@ -348,21 +349,22 @@ fn change_owner(kept: bool) {
     });
 }
 
-/// What was revoked is passed over, in the next owner's time or before; what was not is answered before.
+/// The target skips a revoked command, before or after the change of owner; a command that was not
+/// revoked is answered before the change.
 #[test]
 fn a_ring_changes_its_owner() {
     change_owner(true);
 }
 
-/// The model is able to fail: what was taken must not count as revoked.
+/// The model can fail: a command that the target has taken must not count as revoked.
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_ring_given_away_with_a_taken_transfer_is_a_race() {
     change_owner(false);
 }
 
-/// The owner ends, with a transfer revoked or not. The next one finds in the slots where to go on, and that the target has left
-/// the payload; the target may still have to pass over what was revoked.
+/// The owner dies, with or without a revoked transfer. The next owner finds in the slots its first position, and that the
+/// target has left the payload; the target may still have to skip the revoked command.
 #[test]
 fn a_ring_of_the_dead_is_taken_after_its_last_answer() {
     check(|| {
@@ -372,7 +374,7 @@ fn a_ring_of_the_dead_is_taken_after_its_last_answer() {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 if shared.slot(0).take(0) {
-                    // SAFETY: loom checks it.
+                    // SAFETY: loom checks the access.
                     shared.payload(0).with_mut(|p| unsafe { *p += 100 });
                 }
                 let answer = Answer {
@@ -388,7 +390,7 @@ fn a_ring_of_the_dead_is_taken_after_its_last_answer() {
         };
         if let Some((next, _)) = shared.slot(0).left_at() {
             assert_eq!(next, 1);
-            // SAFETY: loom checks it.
+            // SAFETY: loom checks the access.
             shared.payload(0).with_mut(|p| unsafe { *p = 1 });
         }
         target.join().unwrap();

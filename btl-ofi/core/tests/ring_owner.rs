@@ -14,7 +14,8 @@ use common::pair::WORDS;
 
 use common::prelude::*;
 
-/// Words of a vector, as many as its operands may have; and vectors, which fill a ring's payload.
+/// The words of a vector, the maximum for its operands; and the number of vectors, which fill a
+/// ring's payload.
 const VECTOR: usize = 504;
 const VECTORS: u64 = 16;
 const ROUNDS: u64 = 100;
@@ -35,16 +36,16 @@ fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, words: &[u
     insist(t, || t.atomic_opv(peer, from, to, h, u, sum, n, None));
 }
 
-/// The target is stopped at any moment of large gets from it, the peer released and connected again, and vectors
-/// posted; when the target goes on, what it had begun must not change them. A stop in the middle of a fragment is
-/// rare; the unit test `channel/tests.rs` stops there in every run.
+/// The target is stopped during large gets from it; the peer is released and connected again, and vectors are
+/// posted. When the target continues, a transfer that it had begun must not change the vectors. A stop in the
+/// middle of a fragment is rare; the unit test in `channel/tests.rs` stops there in every run.
 #[test]
 fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
     let t = open(near(), ThreadLevel::Single, &[]);
     let mut target = Target::start_as(0, &t, near(), false);
     let (mut peer, h, pid) = (target.peer, target.handle, target.child.id());
     let signal = |signal| {
-        // SAFETY: our own child, not yet waited for.
+        // SAFETY: the process is this test's child and has not been waited for.
         let sent = unsafe { libc::kill(pid as libc::pid_t, signal) };
         assert_eq!(sent, 0);
     };
@@ -54,13 +55,13 @@ fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
     let mut got = vec![0u64; WORDS];
     let mut numbers = Numbers(11);
     for round in 1..=ROUNDS {
-        // Finds the ring; the next ones are made by both sides.
+        // This get finds the ring; both sides make the next gets.
         get(&t, peer, &h, &mut got[..1]);
         let stopped = AtomicBool::new(false);
         let pause = Duration::from_micros(numbers.below(200) as u64);
         thread::scope(|s| {
             s.spawn(|| {
-                // Asleep, for the two sides of a get may need all processors.
+                // The thread sleeps, because the two sides of a get may need all processors.
                 thread::sleep(pause);
                 signal(libc::SIGSTOP);
                 while !is_stopped() {
@@ -95,7 +96,7 @@ fn a_new_owner_of_a_ring_has_its_payload_for_itself() {
     t.close().unwrap();
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

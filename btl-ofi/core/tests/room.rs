@@ -21,14 +21,14 @@ use common::prelude::*;
 const MIB: u64 = 1 << 20;
 const INSIDE: &str = "BTL_OFI_TEST_INSIDE";
 
-/// Processors, for each of which libfabric asks for 16 MiB.
+/// The number of processors; libfabric asks for 16 MiB for each.
 fn processors() -> u64 {
-    // SAFETY: a plain question.
+    // SAFETY: the call only returns a number.
     unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) as u64 }
 }
 
-/// Runs the test of this name in this program again, with so much room in its `/dev/shm`; true in the process
-/// where that is so.
+/// Runs the test of this name in this program again, with `room` bytes in its `/dev/shm`; returns true in
+/// that process.
 fn inside(name: &str, room: u64) -> bool {
     if std::env::var_os(INSIDE).is_some() {
         return true;
@@ -39,7 +39,8 @@ fn inside(name: &str, room: u64) -> bool {
     let size = std::ffi::CString::new(format!("size={room}")).unwrap();
     let mount = move || {
         let (none, shm) = (c"none".as_ptr(), c"/dev/shm".as_ptr());
-        // SAFETY: C strings; calls that a child may make before it executes.
+        // SAFETY: the arguments are C strings; a child may make these calls before it executes a
+        // program.
         let mounted = unsafe {
             libc::unshare(libc::CLONE_NEWNS) == 0
                 && libc::mount(
@@ -57,7 +58,7 @@ fn inside(name: &str, room: u64) -> bool {
             Err(std::io::Error::last_os_error())
         }
     };
-    // SAFETY: nothing but system calls.
+    // SAFETY: the function makes only system calls.
     unsafe { command.pre_exec(mount) };
     match command.status() {
         Ok(status) => assert!(status.success(), "{status}"),
@@ -72,22 +73,22 @@ fn inside(name: &str, room: u64) -> bool {
     false
 }
 
-/// Bytes free, and in use.
+/// The free bytes and the used bytes of `/dev/shm`.
 fn folder() -> (u64, u64) {
-    // SAFETY: plain numbers.
+    // SAFETY: the structure consists of numbers.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
-    // SAFETY: a C string and a structure that is written.
+    // SAFETY: the arguments are a C string and a writable structure.
     let rc = unsafe { libc::statvfs(c"/dev/shm".as_ptr(), &mut stat) };
     assert_eq!(rc, 0);
     let used = stat.f_blocks - stat.f_bavail;
     (stat.f_bavail * stat.f_frsize, used * stat.f_frsize)
 }
 
-/// Fills the folder and leaves `but` bytes free.
+/// Fills `/dev/shm` and leaves `but` bytes free.
 fn fill(but: u64) {
     let file = std::fs::File::create("/dev/shm/filler").unwrap();
     let (free, _) = folder();
-    // SAFETY: plain numbers.
+    // SAFETY: the arguments are numbers.
     let rc = unsafe {
         libc::fallocate(
             std::os::fd::AsRawFd::as_raw_fd(&file),
@@ -101,7 +102,7 @@ fn fill(but: u64) {
 
 const ORDERS: &str = "BTL_OFI_TEST_ORDERS";
 
-/// One of many origins: puts to a word of its own, adds to a common one, and stays open until it is told to go.
+/// One of many origins: puts to its own word, adds to a common word, and stays open until the test ends it.
 #[test]
 #[ignore = "started by many_processes_in_a_small_folder"]
 fn origin() {
@@ -141,7 +142,8 @@ fn start(t: &Transport, h: Handle, at: usize) -> Child {
     command.spawn().unwrap()
 }
 
-/// Half as many megabytes as processes, beside what libfabric wants to see free: a file took 3.8 MiB each before.
+/// The room in megabytes is half the number of processes, plus the room that libfabric requires. An earlier
+/// version used 3.8 MiB for each process.
 #[test]
 fn many_processes_in_a_small_folder() {
     const PROCESSES: usize = 48;
@@ -162,12 +164,12 @@ fn many_processes_in_a_small_folder() {
             assert!(done, "an origin failed");
         }
     });
-    // All of them are open now.
+    // All processes have an open transport now.
     let (_, used) = folder();
     assert!(used < PROCESSES as u64 * MIB / 2, "{used} bytes in use");
     for mut origin in origins {
         drop(origin.stdin.take());
-        // Its harness has something to say yet.
+        // The origin's test harness prints more lines.
         let mut rest = origin.stdout.take().unwrap();
         std::io::copy(&mut rest, &mut std::io::sink()).unwrap();
         assert!(origin.wait().unwrap().success());
@@ -183,7 +185,7 @@ fn shm_alone() -> btl_ofi::Options {
     options(&[("btl_ofi_provider_include", shm)])
 }
 
-/// The refusal says what is free, what is needed and what to do.
+/// The refusal states the free bytes, the needed bytes and the remedy.
 #[test]
 fn too_small_a_folder_is_named() {
     if !inside("too_small_a_folder_is_named", 8 * MIB) {
@@ -202,7 +204,8 @@ fn too_small_a_folder_is_named() {
     }
 }
 
-/// What goes through the provider is refused when the folder is full, and does not end the process.
+/// If `/dev/shm` is full, operations through the provider are refused, and the process does not
+/// end.
 #[test]
 fn a_full_folder_is_an_error_of_connecting() {
     if !inside(
@@ -212,7 +215,7 @@ fn a_full_folder_is_an_error_of_connecting() {
         return;
     }
     loopback();
-    // SAFETY: the first thing in this process; there is no other thread that would look.
+    // SAFETY: this is the first call in this process, and no other thread reads the environment.
     unsafe { std::env::set_var("FI_SHM_DISABLE_CMA", "1") };
     let [a, b] = [(); 2].map(|()| open("shm", ThreadLevel::Single, &[]));
     fill(MIB);

@@ -26,17 +26,17 @@ use common::reports::Reports;
 use common::seen::Seen;
 use common::{Patience, insist, open, signal, worked};
 
-/// The time given to a peer, milliseconds.
+/// The peer timeout, milliseconds.
 const LIMIT: u64 = 400;
-/// Work beyond the time given, for all that is not waiting.
+/// The processor time permitted beyond the timeout, for all other work.
 const SLACK: Duration = Duration::from_millis(500);
-/// What words hold that nothing was fetched to.
+/// The value of words to which no value was fetched.
 const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 const WORDS: usize = 64;
 
-/// Posts fetches to the target into words of `out`; gives how many were taken.
+/// Posts fetches to the target into the words of `out`; returns the number of accepted fetches.
 fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u32 {
-    // So slow that another thread's flush may come back before it is time.
+    // The callback is slow, so another thread's flush could return too early.
     let with = seen.slow_completion();
     let h = target.handle;
     let mut posted = 0;
@@ -95,7 +95,8 @@ fn given_up(provider: &str) {
         t.progress();
         assert!(deadline.lasts(), "{provider}: one is never reported");
     }
-    // The time given, a look at the peers, and closing the endpoints, which may wait for 5 s.
+    // The limit covers the timeout, a check of the peers, and closing the endpoints, which may wait
+    // for 5 s.
     let spent = worked() - before;
     assert!(
         spent < Duration::from_secs(8),
@@ -111,8 +112,8 @@ fn given_up(provider: &str) {
         "{provider}: {said:?}"
     );
 
-    // The buffers of what failed are the caller's again: whatever the peer does now, they stay as
-    // they are.
+    // The buffers of failed operations belong to the caller again: the peer can no longer change
+    // them.
     let kept = out.clone();
     signal(target.child.id(), libc::SIGCONT);
     let until = Instant::now() + Duration::from_millis(300);
@@ -134,9 +135,9 @@ fn given_up(provider: &str) {
     t.close().unwrap();
 }
 
-/// A peer is given up when its time has passed, not before, and about as soon as it has: at most a look
-/// at the peers (250 ms by default, or a quarter of the time) later. This thread never sleeps, so its
-/// processor time is all the time that it can count on a busy machine.
+/// A peer is given up after its timeout, not before, and at most one check interval later (250 ms by
+/// default, or a quarter of the timeout). This thread never sleeps, so on a busy machine its processor
+/// time is the only reliable measure of time.
 fn given_up_in_time(provider: &str) {
     for limit in [300, 1500] {
         let timeout = ("btl_ofi_peer_timeout", Value::Unsigned(limit));
@@ -198,7 +199,7 @@ fn udp_rxd_gives_up() {
     given_up("udp;ofi_rxd");
 }
 
-/// Without a limit, and with one that is not reached, a stopped peer is waited for.
+/// The transport waits for a stopped peer if there is no timeout, or if the timeout has not passed.
 fn waited_for(provider: &str, limit: u64) {
     let limit = Value::Unsigned(limit);
     let t = open(
@@ -235,13 +236,13 @@ fn without_a_limit_a_stopped_peer_is_waited_for() {
     }
 }
 
-/// A pointer that a test's other thread may use.
+/// A pointer that another thread of the test may use.
 struct Shared<T>(T);
 
-// SAFETY: an endpoint may be used from any thread of a transport opened for that.
+// SAFETY: any thread may use an endpoint of a transport that was opened for several threads.
 unsafe impl<T> Sync for Shared<T> {}
 
-/// A flush for a dead peer ends although another thread's operations complete all the time.
+/// A flush of a dead peer ends although another thread's operations complete all the time.
 #[test]
 fn a_busy_thread_does_not_hide_a_dead_peer() {
     let t = open("sockets", ThreadLevel::Multiple, &[]);

@@ -1,5 +1,5 @@
-//! Processes that a target does not know: processes outside the job that know only its port, and processes that know its key
-//! but do not send what an origin would send.
+//! Processes that a target does not know: processes outside the job that know only its port, and processes that know its
+//! key but send messages that no origin would send.
 
 #![allow(
     clippy::unwrap_used,
@@ -35,14 +35,14 @@ use wire::{
 /// Providers over TCP, whose port any process may know.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
 
-/// Bytes that this program's allocator has given out. libfabric has another one.
+/// The bytes that this program's allocator has allocated. libfabric has another allocator.
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
-/// The tests run one after the other, because each looks at [`GIVEN`].
+/// The tests run one after the other, because each reads [`GIVEN`].
 static ALONE: Mutex<()> = Mutex::new(());
 
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: every call is passed on to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
@@ -60,7 +60,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
-/// The key that strangers are answered with.
+/// The key in answers to strangers.
 const OWN_KEY: u64 = 0x0dd_ba11;
 /// A message of an honest origin: one word.
 const WORD: u64 = 0x7777_7777_7777_7777;
@@ -102,14 +102,14 @@ impl Scene {
         parts(self.target.address()).1
     }
 
-    /// All make progress.
+    /// Makes progress of target, origin and stranger.
     fn poll(&mut self) {
         self.target.progress();
         self.honest.progress();
         self.stranger.poll();
     }
 
-    /// Sends words, as soon as the provider takes them.
+    /// Sends words as soon as the provider accepts them.
     fn send(&mut self, words: &[u64]) {
         let patience = Patience::new();
         while !self.stranger.try_to_send(words) {
@@ -118,7 +118,7 @@ impl Scene {
         }
     }
 
-    /// Waits until what was sent has left, and for as long as it takes the target to answer what it answers.
+    /// Waits until the sent messages have left, and until the target has had time to answer.
     fn settle(&mut self) {
         let patience = Patience::new();
         while self.stranger.is_sending() {
@@ -131,7 +131,7 @@ impl Scene {
         (0..1000).for_each(|_| self.poll());
     }
 
-    /// The honest origin writes a word to the window, and waits for it.
+    /// The honest origin puts a word to the window, and waits for the put.
     fn put(&mut self, word: u64) {
         let (h, peer, honest) = (self.handle(), self.peer, &self.honest);
         let local = ptr::from_ref(&word).cast_mut().cast();
@@ -142,7 +142,7 @@ impl Scene {
         assert_eq!(self.window[0], word);
     }
 
-    /// Introduces the stranger with the target's key. Returns its line.
+    /// Introduces the stranger with the target's key. Returns the stranger's line.
     fn join(&mut self, number: u32) -> Line {
         let line = Line {
             key: self.key(),
@@ -190,7 +190,8 @@ fn over_each(test: impl Fn(&mut Scene)) {
     }
 }
 
-/// Who does not know the key gets no answer and makes the target keep nothing, whatever it sends.
+/// A stranger without the key gets no answer, and the target keeps no data of it, whatever the
+/// stranger sends.
 #[test]
 fn the_key_is_asked_for_first() {
     over_each(|scene| {
@@ -230,18 +231,20 @@ fn the_key_is_asked_for_first() {
     });
 }
 
-/// A header that claims to be as long as what came before in the same buffer is all that is looked at.
+/// The target reads only the message itself, even if its header claims the length of an earlier
+/// message in the same buffer.
 #[test]
 fn earlier_messages_are_not_executed_again() {
     over_each(|scene| {
         let line = scene.join(1);
-        // Every receive has had it.
+        // After this loop, every receive buffer has held the word.
         for _ in 0..40 {
             scene.put(WORD);
         }
         scene.window[0] = 0;
         for sequence in 1..20 {
-            // A put of one word in the same region: what, address, key, cookie, word.
+            // A put of one word in the same region; the words are: code, address, key, cookie,
+            // word.
             let mut claims = message(line, (BATCH, sequence), (1, 0), &[0; 5]);
             claims.truncate(HEADER);
             scene.send(&claims);
@@ -256,14 +259,15 @@ fn earlier_messages_are_not_executed_again() {
         (0..1000).for_each(|_| scene.poll());
         assert_eq!(scene.window[0], 0, "it was executed again");
         assert_eq!(scene.stranger.came.len(), 1, "{:?}", scene.stranger.came);
-        // The line goes on.
+        // The line still works.
         scene.send(&message(line, (BATCH, 1), (0, 0), &[]));
         scene.settle();
         assert_eq!(scene.stranger.came.len(), 2);
     });
 }
 
-/// An origin that takes no answers has a few made, however much it asks for, and the target serves others.
+/// An origin that receives no answers gets only few, however many it asks for, and the target serves
+/// others.
 #[test]
 fn answers_that_nobody_takes_are_few() {
     const BYTES: u32 = 12_000;
@@ -288,7 +292,7 @@ fn answers_that_nobody_takes_are_few() {
     });
 }
 
-/// Batches that come before their turn are kept up to a bound.
+/// The target keeps a bounded number of batches that come before their turn.
 #[test]
 fn batches_that_wait_are_few() {
     const LINES: u32 = 90;
@@ -310,8 +314,8 @@ fn batches_that_wait_are_few() {
     });
 }
 
-/// A stranger can give the provider a key itself, past the transport. The keys of regions cannot be
-/// guessed.
+/// A stranger can pass a key directly to the provider, without the transport. The keys of regions
+/// cannot be guessed.
 #[test]
 fn keys_of_regions_are_no_small_numbers() {
     over_each(|scene| {
@@ -329,7 +333,7 @@ fn keys_of_regions_are_no_small_numbers() {
                 let reads = (&mut word, false);
                 let is_read = scene.stranger.access(reads, place, &mut progress);
                 assert!(!is_read, "key {key}, offset {offset:#x}");
-                // The provider may report it complete once it is sent.
+                // The provider may report the write as complete once it is sent.
                 let writes = (&mut !WORD, true);
                 let _ = scene.stranger.access(writes, place, &mut progress);
             }
@@ -339,7 +343,8 @@ fn keys_of_regions_are_no_small_numbers() {
     });
 }
 
-/// The target cannot answer messages of origins that it cannot reach. It serves the others meanwhile.
+/// The target cannot answer messages of origins that it cannot reach. The target serves other origins
+/// meanwhile.
 #[test]
 fn lines_of_nobody_hold_up_nobody() {
     const LINES: u32 = 200;
@@ -353,7 +358,7 @@ fn lines_of_nobody_hold_up_nobody() {
                 client: UNKNOWN,
             };
             let mut nobody = scene.stranger.name();
-            // A port of this machine at which nobody listens.
+            // A port of this machine without a listener.
             nobody[2..4].copy_from_slice(&(2 + number as u16).to_be_bytes());
             let own = introduction(OWN_KEY, &nobody);
             scene.send(&message(line, (BATCH, 0), (0, 0), &own));
@@ -365,10 +370,11 @@ fn lines_of_nobody_hold_up_nobody() {
     });
 }
 
-/// The operands of a put or get of two runs, which may lie anywhere; what the command carries, and the words of its results.
+/// Makes a put or get of two runs, which may lie anywhere. Returns its operands, the bytes that the command carries, and
+/// the words of its results.
 fn scattered(numbers: &mut Numbers) -> (Vec<u64>, u32, u32) {
     let gets = numbers.below(2) == 0;
-    // Size, no type, the operation, and that it is no atomic.
+    // The word contains the size, no type, the operation, and that the command is no atomic.
     let op = if gets { 10 } else { 11 };
     let first = 1 << 32 | 0xff << 40 | op << 48 | 1 << 56;
     if numbers.below(2) == 0 {
@@ -398,7 +404,7 @@ fn scattered(numbers: &mut Numbers) -> (Vec<u64>, u32, u32) {
     (words, carried, results.div_ceil(8) as u32)
 }
 
-/// The same with four runs of one length that are listed.
+/// The same with four listed runs of one length.
 fn listed(numbers: &mut Numbers, gets: bool, first: u64) -> (Vec<u64>, u32, u32) {
     let length = 1 + numbers.below(40) as u64;
     let mut words = vec![first, 4 | length << 32];
@@ -420,7 +426,7 @@ fn listed(numbers: &mut Numbers, gets: bool, first: u64) -> (Vec<u64>, u32, u32)
     (words, carried, results.div_ceil(8) as u32)
 }
 
-/// Messages with the right key and anything behind it. The target refuses or executes them, and serves others.
+/// Messages with the right key and random contents. The target refuses or executes them, and serves others.
 #[test]
 fn random_messages_do_no_harm() {
     const MESSAGES: u32 = 4000;
@@ -433,14 +439,14 @@ fn random_messages_do_no_harm() {
         let (mut line, mut sequence) = (scene.join(0), 1);
         for round in 1..=MESSAGES {
             if round % 200 == 0 {
-                // The last one may have been left with a number missing.
+                // The last line may lack a message.
                 (line, sequence) = (scene.join(round), 1);
                 scene.put(u64::from(round));
             }
             let (mut body, mut entries, mut results) = (Vec::new(), 0, 0);
             for _ in 0..numbers.below(6) {
                 entries += 1;
-                // Behind the word that the honest origin writes.
+                // The address lies behind the word that the honest origin writes.
                 let address = h.base() + 64 + numbers.below(20_000) as u64;
                 let region = match numbers.below(4) {
                     0 => (numbers.word(), region.1),

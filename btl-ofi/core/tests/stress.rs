@@ -1,6 +1,6 @@
-//! Threads that put, get, fetch, flush and progress, on shared contexts and on their own, while other
-//! threads register and deregister memory: every value arrives, every callback runs once, every sum is
-//! right.
+//! Threads put, get, fetch, flush and make progress, on shared contexts and on their own contexts,
+//! while other threads register and deregister memory: every value arrives, every callback runs once,
+//! and every sum is correct.
 //!
 //! `STRESS_SEED` repeats a run, `STRESS_ROUNDS` makes it longer.
 
@@ -20,7 +20,7 @@ use common::prelude::*;
 
 const WORKERS: usize = 4;
 const REGISTRARS: usize = 2;
-/// Words of the target that one worker writes.
+/// The number of the target's words that one worker writes.
 const SHARE: usize = 512;
 
 /// SplitMix64.
@@ -36,14 +36,14 @@ impl Random {
     }
 }
 
-/// A peer that threads share.
+/// A peer that several threads share.
 #[derive(Clone, Copy)]
 struct Peer {
     endpoint: NonNull<Endpoint>,
     handle: Handle,
 }
 
-// SAFETY: an endpoint may be used from any thread of a transport opened for that.
+// SAFETY: any thread may use an endpoint of a transport that was opened for several threads.
 unsafe impl Send for Peer {}
 // SAFETY: a transport opened for several threads lets them share an endpoint.
 unsafe impl Sync for Peer {}
@@ -60,7 +60,7 @@ impl Peer {
     }
 }
 
-/// What all threads count together.
+/// The counts of all threads together.
 #[derive(Default)]
 struct Sums {
     operations: AtomicU64,
@@ -118,7 +118,7 @@ fn worker(t: &Transport, peer: Peer, number: usize, rounds: u64, seed: u64, sums
         sums.added.fetch_add(add, Ordering::Relaxed);
         sums.operations.fetch_add(3, Ordering::Relaxed);
     }
-    // Everything that was ever put, at once.
+    // One get reads all words that were put.
     let mut all = vec![0u64; SHARE];
     let (result, h) = (all.as_mut_ptr().cast(), peer.handle);
     insist(t, || {
@@ -155,7 +155,7 @@ fn registrar(t: &Transport, own: Peer, stop: &AtomicBool, seed: u64, sums: &Sums
     }
 }
 
-/// Gives the number of operations that were checked.
+/// Returns the number of checked operations.
 fn stress(provider: &str, contexts: i32) -> u64 {
     let number = |name: &str| std::env::var(name).ok()?.parse::<u64>().ok();
     let seed = number("STRESS_SEED").unwrap_or_else(|| {
@@ -176,7 +176,7 @@ fn stress(provider: &str, contexts: i32) -> u64 {
         endpoint: t.connect(t.address(), 1).unwrap(),
         handle: Handle::vacant(),
     };
-    // First contact needs both sides' progress with some providers.
+    // With some providers, first contact needs progress of both sides.
     let mut zero = 0u64;
     let zero_at = ptr::from_mut(&mut zero).cast();
     insist(&t, || {
@@ -220,7 +220,7 @@ fn stress(provider: &str, contexts: i32) -> u64 {
         sums.operations.load(Ordering::Relaxed),
         sums.registered.load(Ordering::Relaxed),
     );
-    // A child's parent adds up.
+    // In a child, the parent adds up the counts.
     if lab::role().is_none() {
         lab::announce(&line);
     }
@@ -231,7 +231,7 @@ fn stress(provider: &str, contexts: i32) -> u64 {
     sums.operations.load(Ordering::Relaxed)
 }
 
-/// Over the lab provider, which delays, reorders and turns away.
+/// The lab provider delays, reorders and refuses operations.
 #[test]
 #[ignore = "a child process of other tests, which start it"]
 fn stress_over_lab() {

@@ -24,9 +24,11 @@ use common::open;
 use common::pair::{DeviceWay, Target};
 use lab::{Tally, child, role, shape};
 
-/// What confirms puts that the provider makes: the target, with every provider that is at hand, ...
+/// The description of a transport whose provider confirms puts at the target, as every available
+/// provider does, ...
 const BY_TARGET: &str = "puts are confirmed by the target (FI_DELIVERY_COMPLETE)";
-/// ... or a read behind them, as over verbs;ofi_rxm; the lab provider imitates it.
+/// ... or confirms puts by a read behind them, as over verbs;ofi_rxm; the lab provider imitates
+/// this.
 const BY_READ: &str = "puts are confirmed by a read behind them (read-after-write order)";
 
 fn shows(provider: &str, passive: bool, way: &str) {
@@ -47,7 +49,7 @@ fn shows(provider: &str, passive: bool, way: &str) {
     t.close().unwrap();
 }
 
-/// The same with the target's window on a device that the provider does not reach.
+/// The same test with the target's window on a device that the provider cannot access.
 fn shows_on_device(provider: &str, way: DeviceWay) {
     let t = open(provider, ThreadLevel::Single, &way.parameters());
     let mut target = Target::start_on_device(&t, provider, way);
@@ -79,7 +81,7 @@ fn shm_without_any_progress_of_the_target() {
     shows("shm", true, BY_TARGET);
 }
 
-/// libfabric reads its variables once, so this runs in a process of its own.
+/// libfabric reads its variables once, so this test runs in a separate process.
 #[test]
 fn shm_without_cross_memory_attach() {
     let status = Command::new(std::env::current_exe().unwrap())
@@ -116,7 +118,8 @@ fn tcp_rxm_on_a_device() {
     shows_on_device("tcp;ofi_rxm", DeviceWay::Progress);
 }
 
-/// Makes progress by itself and advertises atomics, but refuses them: lanes are taken by message.
+/// The provider makes progress by itself and advertises atomics, but refuses them, so lanes are
+/// taken by message.
 #[test]
 fn net_on_a_device() {
     shows_on_device("net", DeviceWay::Progress);
@@ -127,13 +130,14 @@ fn udp_rxd_on_a_device() {
     shows_on_device("udp;ofi_rxd", DeviceWay::Progress);
 }
 
-/// The target makes no progress at all once the two have met: the provider does, and the thread.
+/// The target makes no progress after the first contact; the provider and the thread make progress.
 #[test]
 fn sockets_on_a_device_that_a_thread_serves() {
     shows_on_device("sockets", DeviceWay::Thread);
 }
 
-/// Over the lab provider whose bytes come after their completion, in a process that finds it.
+/// Runs a test over the lab provider, whose bytes come after their completion, in a process that
+/// finds this provider.
 fn shows_over_lab(test: &str, pairs: &[(&str, &str)], show: fn()) {
     if role().is_none() {
         return child(test, test, Duration::from_secs(60)).insist(test);
@@ -152,7 +156,7 @@ fn lab_by_order() {
     shows_over_lab("lab_by_order", &[], || shows("lab", false, BY_READ));
 }
 
-/// Larger puts go by order, the rest by message.
+/// Order confirms larger puts; the other operations go by message.
 #[test]
 fn lab_by_order_beside_messages() {
     let pairs = [("ATOMICS", "0")];
@@ -168,7 +172,8 @@ fn lab_by_order_on_a_device() {
     });
 }
 
-/// A read of host memory proves nothing of a device: the provider makes no transfers to it, although it could.
+/// A read of host memory does not confirm a put to a device, so the provider makes no transfers to devices,
+/// although it could.
 #[test]
 fn lab_by_order_leaves_devices_to_copies() {
     let pairs = [("HMEM", "1"), ("HMEM_OVERRIDE", "1")];

@@ -1,5 +1,5 @@
-//! The provider `memory`: two processes of one node need no libfabric, and a peer that cannot be reached by memory is
-//! refused.
+//! The provider `memory`: two processes of one node need no libfabric, and the transport refuses a peer that it
+//! cannot reach by memory.
 
 #![allow(
     clippy::unwrap_used,
@@ -33,7 +33,7 @@ fn processes_of_one_node_need_no_libfabric() {
     let (peer, h) = (target.peer, target.handle);
     let mut words: Vec<u64> = (1..=WORDS as u64).collect();
     let size = WORDS * 8;
-    // A small one, and one that is copied by the kernel.
+    // The loop covers a small transfer, and a transfer that the kernel copies.
     for size in [8, size] {
         let from = words.as_mut_ptr().cast();
         insist(&t, || t.put(peer, from, h.base(), &h, size, None));
@@ -52,7 +52,7 @@ fn processes_of_one_node_need_no_libfabric() {
     let address = target.address.clone();
     target.end();
     assert!(!is_loaded(), "libfabric is loaded");
-    // Its process is gone, so nothing of it is reached by memory.
+    // The target's process is dead, so its memory cannot be accessed.
     let refused = t.connect(&address, 7).unwrap_err();
     assert!(matches!(refused, Error::Modex { proc: 7, .. }), "{refused}");
     t.close().unwrap();

@@ -153,8 +153,8 @@ fn doomed_process() {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// A process that dies with all blocks in use: what it posted is executed, others go on at once, and find the
-/// blocks again once the target needs nothing in them.
+/// A process dies while it uses all blocks. Its posted operations are executed. Others continue immediately,
+/// and use the blocks again once the target needs no data in them.
 #[test]
 fn blocks_of_the_dead_are_used_again() {
     let b = open(near(), ThreadLevel::Single, &[]);
@@ -172,12 +172,13 @@ fn blocks_of_the_dead_are_used_again() {
     let a = open(near(), ThreadLevel::Single, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
-    // The target has not looked: the dead's blocks are not to be touched, and there is no other.
+    // The target has not checked the blocks, so no other process may use the dead process's blocks,
+    // and there are no free blocks.
     assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
     attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
     assert!(old.iter().all(|o| *o == DOOMED as u64));
     assert!(window.iter().all(|w| *w == DOOMED as u64 + 1));
-    // The ring's own payload holds one of these, a block sixteen.
+    // The ring's own payload holds one of these vectors, a block sixteen.
     let fit = |a: &Transport| {
         let mut old = vec![vec![0; WORDS]; 16];
         let taken = old.iter_mut().map(|old| add(a, peer, &h, 0, &ones, old));
@@ -202,7 +203,7 @@ fn blocks_of_the_dead_are_used_again() {
     close([region], [b]);
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -1,20 +1,20 @@
-//! What a region was registered for is what peers may do to it, whichever way an operation goes; an operation
-//! that is not allowed is refused by its call and leaves no trace.
+//! Peers may do only what a region was registered for, with every carrier. A call refuses an operation that
+//! is not permitted, and the operation leaves no trace.
 
 use std::mem;
 use std::sync::atomic::AtomicU8;
 
 use crate::lab::prelude::*;
 
-/// Words of a region: more than a small transfer.
+/// The number of words of a region; the region is larger than a small transfer.
 const WORDS: usize = 4096;
-/// What the target's memory, and the origin's results, hold before an operation.
+/// The initial content of the target's memory, and of the origin's results.
 const THEIRS: u64 = 0x0101_0101_0101_0101;
 const OURS: u64 = 0x0202_0202_0202_0202;
 
 static OPERANDS: [u64; 2] = [7, 8];
 
-/// An operation, by its bytes where it is a transfer.
+/// An operation; a transfer has its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Op {
     Put(usize),
@@ -46,7 +46,7 @@ const ATOMICS: [Op; 7] = [
     Op::SwapTyped,
 ];
 
-/// Whether a region that is registered for this allows the operation.
+/// Whether a region that is registered with `access` permits the operation.
 fn allows(access: Access, op: Op) -> bool {
     let (r, w, a) = (
         access.contains(Access::REMOTE_READ),
@@ -62,7 +62,7 @@ fn allows(access: Access, op: Op) -> bool {
     }
 }
 
-/// All combinations of what peers may be allowed.
+/// All combinations of the rights of peers.
 fn every_access() -> impl Iterator<Item = Access> {
     let remote = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
     (0..16)
@@ -70,7 +70,7 @@ fn every_access() -> impl Iterator<Item = Access> {
         .filter(move |a| remote.contains(*a))
 }
 
-/// Begins an operation on `at`; `ours` is its local buffer, or the result.
+/// Begins an operation on `at`; `ours` is its local buffer, or its result.
 fn post(
     t: &Transport,
     peer: NonNull<Endpoint>,
@@ -101,16 +101,16 @@ fn post(
     }
 }
 
-/// What peers and providers may write to.
+/// The window, which peers and providers may change.
 fn seen(window: &[u64]) -> Vec<u64> {
     let words = window.iter().map(ptr::from_ref);
-    // SAFETY: words of the test's.
+    // SAFETY: the words belong to the test.
     words.map(|w| unsafe { w.read_volatile() }).collect()
 }
 
-/// Tries operations on regions of every access: as many as are not allowed are refused by their calls, with
-/// nothing done on either side and nothing counted; the others are made. `register` makes a region of the memory,
-/// which peers name by the address that it gives.
+/// Tries operations on regions of every access. The calls refuse the operations that are not permitted; those
+/// have no effect on either side and are not counted. The other operations are executed. `register` makes a
+/// region of the memory, and returns the address by which peers name it.
 fn judge(
     what: &str,
     a: &Transport,
@@ -121,7 +121,7 @@ fn judge(
     for access in every_access() {
         for &op in ops {
             if what == "sockets" && op == Op::ReadVector && access == Access::REMOTE_READ {
-                // That provider wants both rights for any atomic that fetches.
+                // That provider requires both rights for every fetching atomic.
                 continue;
             }
             let case = format!("{what}: {op:?} on {access:?}");
@@ -174,17 +174,18 @@ fn every_operation() -> Vec<Op> {
     TRANSFERS.into_iter().chain(ATOMICS).collect()
 }
 
-/// Opens a pair over this provider, lets the second make progress all the time, and judges it.
+/// Opens a pair over a provider, lets the second transport make progress all the time, and judges
+/// the pair.
 fn with_a_target_that_attends(provider: &str, ops: &[Op]) {
     let a = open(provider, ThreadLevel::Single, &[]);
-    // Registered at while it makes progress.
+    // The region is registered while the transport makes progress.
     let b = open(provider, ThreadLevel::Multiple, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     attended(&b, || judge(provider, &a, peer, host(&b), ops));
     close([], [a, b]);
 }
 
-/// The kernel makes every transfer, sooner or later: the target never makes progress.
+/// The kernel makes every transfer sooner or later, because the target never makes progress.
 #[test]
 fn by_the_kernel() {
     let open = || open(near(), ThreadLevel::Single, &[]);
@@ -228,7 +229,7 @@ fn by_oneself() {
     }
 }
 
-/// Memory of a device, which its owner's agent reaches.
+/// Memory of a device, which its owner's agent accesses.
 #[test]
 fn by_an_agent() {
     let values = [("btl_ofi_hmem", Value::str("off"))];
@@ -248,8 +249,9 @@ fn by_an_agent() {
     close([], [a, b]);
 }
 
-/// A handle with bytes that no registration writes is refused: a handle of an older layout, or with unknown
-/// rights. The target refuses a handle that claims more rights than the registration gave.
+/// A handle with values that no registration writes is refused, such as a handle of an older layout, or a
+/// handle with unknown rights. The target refuses a handle that claims more rights than the registration
+/// gave.
 #[test]
 fn handles_that_were_tampered_with() {
     let open = || open(near(), ThreadLevel::Single, &[]);
@@ -268,7 +270,7 @@ fn handles_that_were_tampered_with() {
     let mut ours = vec![OURS; WORDS];
     let kinds = [0x4f46_4948_u64, 0x4f46_4944, 0x4f46_4953, 0, u64::MAX >> 32];
     let older = kinds.map(|kind| with(&|w| w[3] = kind << 32 | w[3] & u64::from(u32::MAX)));
-    // Every bit of the half but those of the three rights.
+    // Every bit of this half except the three rights.
     let unknown = (32..64).filter(|bit| ![33, 34, 35].contains(bit));
     let unknown = unknown.map(|bit| with(&|w| w[3] ^= 1 << bit));
     for wrong in older.into_iter().chain(unknown) {
@@ -277,7 +279,7 @@ fn handles_that_were_tampered_with() {
             assert_eq!(status, Status::BAD_PARAM, "{op:?} with {wrong:?}");
         }
     }
-    // The kernel makes the first, which finds the ring.
+    // The kernel makes the first transfer, which finds the ring.
     let got = post(&a, peer, &h, h.base(), Op::Get(8), &mut ours);
     assert_eq!((got, ours[0]), (Status::SUCCESS, THEIRS));
     let claims = with(&|w| w[3] |= 1 << 34);
@@ -289,13 +291,14 @@ fn handles_that_were_tampered_with() {
     close([region], [a, b]);
 }
 
-/// Large gets whose region is deregistered before them, or when their first bytes are here: once the target refuses
-/// a piece, the get is refused, and nobody else finishes it. The kernel makes some of them alone, and does not know.
+/// Large gets whose region is deregistered before them, or when their first bytes have arrived. Once the target
+/// refuses a piece, the get is refused, and no other side finishes it. The kernel makes some gets alone, and does
+/// not know about the deregistration.
 #[test]
 fn large_gets_of_what_is_deregistered() {
     const SIZE: usize = 256 * 1024;
     let a = open(near(), ThreadLevel::Single, &[]);
-    // Registered at while it makes progress.
+    // The region is registered while the transport makes progress.
     let b = open(near(), ThreadLevel::Multiple, &[]);
     let peer = a.connect(b.address(), 0).unwrap();
     let mut theirs = vec![THEIRS; SIZE / 8];
@@ -315,7 +318,7 @@ fn large_gets_of_what_is_deregistered() {
                     b.progress();
                 }
             });
-            // Both sides must run at once, which on a busy machine they seldom do.
+            // Both sides must run at the same time, which is rare on a busy machine.
             let deadline = Patience::times(6);
             let mut refused = None;
             while refused.is_none() && deadline.lasts() {
@@ -335,7 +338,7 @@ fn large_gets_of_what_is_deregistered() {
                 if status != Status::SUCCESS || flushed != Status::SUCCESS || wrong {
                     refused = Some((status, flushed, finished));
                 }
-                // Where the other did not come to it.
+                // The other side did not close the region.
                 drop(closing.lock().unwrap().take());
             }
             over.store(true, Ordering::Relaxed);
@@ -347,7 +350,7 @@ fn large_gets_of_what_is_deregistered() {
     close([], [a, b]);
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -1,12 +1,11 @@
-//! Small puts and gets over shm: made by the target while it makes progress, by the kernel when it does
-//! not, once each, and reported.
+//! Small puts and gets over shm. The target executes them while it makes progress, otherwise the kernel
+//! does; each is executed once and reported.
 
 mod model;
 mod stopped;
 
 use crate::common::prelude::*;
 
-/// What a callback was told, and how often it ran.
 /// Puts `size` bytes at `from`, `at` bytes into the region.
 fn put(
     t: &Transport,
@@ -46,7 +45,7 @@ fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, out: *mut u64) -> Sta
 
 /// The first word, which the transports of this process change too.
 fn seen(window: &[u64]) -> u64 {
-    // SAFETY: a word of the test's.
+    // SAFETY: the word belongs to the test.
     unsafe { window.as_ptr().read_volatile() }
 }
 
@@ -55,37 +54,37 @@ fn pair() -> (Transport, Transport) {
     (open(), open())
 }
 
-/// Which side makes a transfer, step by step.
+/// Checks step by step which side executes a transfer.
 #[test]
 fn the_target_makes_it_or_the_kernel() {
     let (a, b, peer, window, region, h) = linked(4, || open(near(), ThreadLevel::Single, &[]));
     let words: Vec<u64> = (0..64).collect();
-    // The first finds the ring, and is made at once.
+    // The first put finds the ring, and is executed immediately.
     assert_eq!(put_word(&a, peer, &h, &words[1]), Status::SUCCESS);
     assert_eq!(seen(&window), 1);
-    // The next one waits for the target ...
+    // The next put waits for the target ...
     assert_eq!(put_word(&a, peer, &h, &words[2]), Status::SUCCESS);
     assert_eq!(seen(&window), 1);
     b.progress();
     assert_eq!(seen(&window), 2);
     assert_eq!(a.flush(None), Status::SUCCESS);
-    // ... but not for ever.
+    // ... but not forever.
     assert_eq!(put_word(&a, peer, &h, &words[3]), Status::SUCCESS);
     assert_eq!(seen(&window), 2);
     assert_eq!(a.flush(None), Status::SUCCESS);
     assert_eq!(seen(&window), 3);
-    // For a while no other does.
+    // The following puts do not wait for a while.
     for word in &words[4..20] {
         assert_eq!(put_word(&a, peer, &h, word), Status::SUCCESS);
         assert_eq!(seen(&window), *word);
     }
-    // What was revoked is not made again, and what is behind it is.
+    // A revoked put is not executed again, but the put behind it is.
     assert_eq!(put_word(&a, peer, &h, &words[20]), Status::SUCCESS);
     assert_eq!(seen(&window), 19);
     b.progress();
     assert_eq!(seen(&window), 20);
     assert_eq!(a.flush(None), Status::SUCCESS);
-    // Likewise gets.
+    // The same holds for gets.
     let mut got = [u64::MAX; 4];
     let out: *mut u8 = got.as_mut_ptr().cast();
     assert_eq!(get(&a, peer, &h, 0, out, 8, None), Status::SUCCESS);
@@ -100,8 +99,9 @@ fn the_target_makes_it_or_the_kernel() {
     close([region], [a, b]);
 }
 
-/// After a put that the target did not answer in time, the kernel makes the next puts. Their number is the same with a callback,
-/// where the quick path leaves the put to the slow one, as without. Words and longer puts take different functions of the quick path.
+/// The target does not answer a put in time, so the kernel makes the next puts. Their number is the same with a callback,
+/// where the fast path leaves the put to the slow path, and without. Words and longer puts use different functions of the
+/// fast path.
 #[test]
 fn each_put_counts_once_in_the_backoff() {
     let told = Seen::default();
@@ -116,7 +116,7 @@ fn each_put_counts_once_in_the_backoff() {
                 assert_eq!(status, Status::SUCCESS);
                 seen(&window) == value as u64
             };
-            // It finds the ring.
+            // This put finds the ring.
             assert_eq!(put_word(&a, peer, &h, &words[1][0]), Status::SUCCESS);
             assert_eq!(seen(&window), 1);
             assert!(!put(2), "it waits for the target");
@@ -131,8 +131,8 @@ fn each_put_counts_once_in_the_backoff() {
     assert_eq!(told.failed(), 0);
 }
 
-/// A full ring is no reason to wait: more transfers than it has entries, to a target that does nothing, and
-/// atomics among them that only it can execute.
+/// A full ring makes no transfer wait. More transfers than its entries are posted to a target that does
+/// nothing, with atomics among them that only the target can execute.
 #[test]
 fn a_full_ring_leaves_them_to_the_kernel() {
     let (a, b, peer, window, region, h) = linked(512, || open(near(), ThreadLevel::Single, &[]));
@@ -156,7 +156,7 @@ fn a_full_ring_leaves_them_to_the_kernel() {
     close([region], [a, b]);
 }
 
-/// A ring that is given back with revoked commands in it serves the next process that has it.
+/// A ring that is returned with revoked commands in it works for the next process that claims it.
 #[test]
 fn a_ring_with_revoked_commands_is_given_back() {
     let b = open(near(), ThreadLevel::Single, &[]);
@@ -164,7 +164,7 @@ fn a_ring_with_revoked_commands_is_given_back() {
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
     let word = 7u64;
-    // Rings once round and more, without the target ever looking.
+    // The test uses every ring at least once, and the target never checks them.
     for _ in 0..200 {
         let a = open(near(), ThreadLevel::Single, &[]);
         let peer = a.connect(b.address(), 0).unwrap();
@@ -189,7 +189,7 @@ fn a_ring_with_revoked_commands_is_given_back() {
     close([region], [a, b]);
 }
 
-/// What the target does not allow is told, and nothing is changed.
+/// The target's refusals are reported, and no memory changes.
 #[test]
 fn refusals_are_told() {
     let (a, b) = pair();
@@ -202,7 +202,7 @@ fn refusals_are_told() {
     let (word, mut out) = (9u64, 1u64);
     let from = ptr::from_ref(&word).cast::<u8>();
     attended(&b, || {
-        // So that the target is asked from now on.
+        // From this put on, the origin asks the target.
         assert_eq!(put_word(&a, peer, &writes.handle(), &6), Status::SUCCESS);
     });
     closed.close().unwrap();
@@ -219,7 +219,7 @@ fn refusals_are_told() {
     assert_eq!(put(&a, peer, &h, 0, from, 8, None), Status::SUCCESS);
     b.progress();
     assert_eq!(a.flush(None), Status::ERROR, "something was lost");
-    // What the handle does not allow is refused at once.
+    // The call refuses an access that the handle does not permit.
     let not_writable = put(&a, peer, &reads.handle(), 8, from, 8, told.completion());
     assert_eq!(not_writable, Status::PERM);
     let (h, to) = (writes.handle(), (&raw mut out).cast());
@@ -228,7 +228,7 @@ fn refusals_are_told() {
     b.progress();
     assert_eq!(a.flush(None), Status::SUCCESS);
     assert_eq!((told.all(), out), (1, 1));
-    // Likewise beyond the region.
+    // The call also refuses an access beyond the region.
     let beyond = put(&a, peer, &h, 12, from, 8, None);
     assert_eq!(beyond, Status::VALUE_OUT_OF_BOUNDS);
     assert_eq!((gone, readable, writable), ([0; 2], [5; 2], [6; 2]));
@@ -237,8 +237,8 @@ fn refusals_are_told() {
     close([], [a, b]);
 }
 
-/// Larger gets, which the target makes in part: of any size and place, from a target that makes progress, pauses,
-/// or does nothing, and by two that get from each other.
+/// Large gets, which the target makes in part: of any size and place, from a target that makes progress, pauses,
+/// or does nothing, and by two processes that get from each other.
 #[test]
 fn large_gets() {
     const WORDS: usize = 128 * 1024;
@@ -252,11 +252,11 @@ fn large_gets() {
         let mut got = vec![0u8; 8 * WORDS];
         let mut gets = || {
             let mut numbers = Numbers(seed);
-            // The first finds the ring.
+            // The first get finds the ring.
             for round in 0..300 {
                 let size = match round {
                     0 => 8,
-                    // Last pieces of few bytes.
+                    // These sizes leave a last piece of few bytes.
                     1..100 => 8192 * (1 + round % 9) + round / 9,
                     _ => 1 + numbers.below([20_000, 100_000, 8 * WORDS][round % 3]),
                 };
@@ -265,7 +265,7 @@ fn large_gets() {
                 got.fill(0xee);
                 let to = got[guard..].as_mut_ptr();
                 insist(&a, || get(&a, peer, &h, at as u64, to, size, None));
-                // An atomic and a small get among the pieces that may be left.
+                // An atomic and a small get follow among the remaining pieces.
                 let mut old = 0u64;
                 insist(&a, || get(&a, peer, &h, 0, (&raw mut old).cast(), 8, None));
                 assert_eq!(a.flush(None), Status::SUCCESS);
@@ -287,7 +287,7 @@ fn large_gets() {
     }
 }
 
-/// Two processes that get from each other at once, and make progress only in these gets.
+/// Two processes get from each other at the same time, and make progress only in these gets.
 #[test]
 fn gets_both_ways() {
     let (a, b) = pair();
@@ -324,7 +324,7 @@ fn gets_both_ways() {
     close([], [a, b]);
 }
 
-/// The ways of one node are the same under a provider between nodes.
+/// The carriers on one node behave the same beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -1,17 +1,17 @@
-//! Memory that peers cannot use as it is registered: read-only, behind the end of its file, not mapped. It is refused when it is
-//! registered. No transport takes a signal of its process.
+//! Memory that peers cannot use as it is registered: read-only memory, memory behind the end of its file, unmapped memory.
+//! The registration refuses such memory. No transport changes a signal handler of its process.
 
 use btl_ofi::SharedMemory;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 
 use crate::common::prelude::*;
 
-/// Bytes of a page, and of the memory of these tests.
+/// The size of a page, and of the memory of these tests, in bytes.
 const PAGE: usize = 4096;
 const BYTES: usize = 4 * PAGE;
 const BOTH: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Pages that are unmapped at the end: of a file, or private.
+/// Pages of a file, or private pages; the drop unmaps them.
 struct Pages {
     at: *mut c_void,
     file: Option<OwnedFd>,
@@ -24,7 +24,7 @@ impl Pages {
             Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
             None => (private, -1),
         };
-        // SAFETY: a new mapping, placed by the kernel.
+        // SAFETY: the kernel places the new mapping.
         let at = unsafe { libc::mmap(ptr::null_mut(), BYTES, rights, kind, number, 0) };
         assert_ne!(at, libc::MAP_FAILED);
         Pages { at, file }
@@ -32,7 +32,7 @@ impl Pages {
 
     /// Pages of a file of `bytes` bytes.
     fn of_file(bytes: usize, rights: i32) -> Pages {
-        // SAFETY: a C string and plain numbers; the descriptor is new.
+        // SAFETY: the arguments are a C string and numbers; the descriptor is new.
         let file = unsafe {
             let file = libc::memfd_create(c"unusable".as_ptr(), libc::MFD_CLOEXEC);
             assert_eq!(libc::ftruncate(file, bytes as libc::off_t), 0);
@@ -41,7 +41,7 @@ impl Pages {
         Pages::new(rights, Some(file))
     }
 
-    /// Registers bytes from `offset` on.
+    /// Registers bytes of the pages.
     fn register(
         &self,
         t: &Transport,
@@ -49,7 +49,7 @@ impl Pages {
         access: Access,
     ) -> Result<Region, btl_ofi::Error> {
         let base = self.at.wrapping_byte_add(offset);
-        // SAFETY: the pages outlive the region. Unusable memory is refused.
+        // SAFETY: the pages outlive the region. The registration refuses unusable memory.
         unsafe { t.register(base, size, access) }
     }
 
@@ -61,14 +61,14 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by `new`, and no longer used.
+        // SAFETY: `new` mapped the pages, which are no longer used.
         unsafe { libc::munmap(self.at, BYTES) };
     }
 }
 
 const WRITES: [Access; 3] = [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC, Access::all()];
 
-/// Wants a refusal that says so.
+/// Asserts that the registration was refused with the reason `why`.
 fn refused(registered: Result<Region, btl_ofi::Error>, why: &str) {
     let error = registered.map(drop).unwrap_err();
     assert_eq!(error.status(), Status::BAD_PARAM);
@@ -93,20 +93,20 @@ fn memory_that_cannot_be_written() {
                 refused(pages.register(&t, range, access), READ_ONLY);
             }
         }
-        // Nobody else writes it.
+        // These accesses let no peer write the memory.
         for access in [Access::REMOTE_READ, Access::LOCAL_WRITE, Access::empty()] {
             let region = pages.register(&t, (0, BYTES), access);
             region.unwrap().close().unwrap();
         }
     }
-    // Also with its file.
+    // The same holds for a registration with the file.
     let [_, Pages { at, file }] = &pages;
     let file = file.as_ref().unwrap().as_fd();
     let memory = SharedMemory { file, offset: 0 };
-    // SAFETY: the pages outlive the region; what cannot be used is refused.
+    // SAFETY: the pages outlive the region; the registration refuses unusable memory.
     let shared = unsafe { t.register_shared(*at, BYTES, Access::all(), memory) };
     refused(shared, READ_ONLY);
-    // In the last word alone.
+    // Only the last word is unusable.
     let mixed = Pages::new(BOTH, None);
     // SAFETY: the last page belongs to the mapping.
     unsafe {
@@ -131,24 +131,23 @@ fn memory_that_is_not_there() {
         }
         let first = half.register(&t, (0, BYTES / 2), access);
         first.unwrap().close().unwrap();
-        // The pages at address 0 belong to nobody.
-        // SAFETY: what cannot be used is refused.
+        // The pages at address 0 belong to no mapping. SAFETY: the registration refuses unusable
+        // memory.
         refused(unsafe { t.register(ptr::null_mut(), 8, access) }, MISSING);
     }
-    // An empty region has no memory.
-    // SAFETY: no bytes.
+    // An empty region has no memory. SAFETY: the region has no bytes.
     let empty = unsafe { t.register(ptr::null_mut(), 0, Access::all()) };
     empty.unwrap().close().unwrap();
     t.close().unwrap();
 }
 
-/// To try memory changes nothing of it.
+/// The registration's test of the memory does not change it.
 #[test]
 fn what_is_registered_keeps_its_content() {
     let t = open(near(), ThreadLevel::Single, &[]);
     let pages = Pages::new(BOTH, None);
     let bytes: Vec<u8> = (0..BYTES).map(|i| (i * 7 + i / 251) as u8).collect();
-    // SAFETY: the pages have so many bytes.
+    // SAFETY: the pages have this number of bytes.
     let mine = unsafe { std::slice::from_raw_parts_mut(pages.at.cast::<u8>(), BYTES) };
     mine.copy_from_slice(&bytes);
     for range in [(0, BYTES), (3, 5), (7, BYTES - 8)] {
@@ -159,13 +158,13 @@ fn what_is_registered_keeps_its_content() {
     t.close().unwrap();
 }
 
-/// Peers read memory that its owner can only read: by the ring, and by the kernel.
+/// Peers read memory that its owner can only read, through the ring and through the kernel.
 #[test]
 fn read_only_memory_serves_gets() {
     let open = || open(near(), ThreadLevel::Single, &[]);
     let [a, b] = [(); 2].map(|()| open());
     let pages = Pages::new(BOTH, None);
-    // SAFETY: the pages have so many bytes.
+    // SAFETY: the pages have this number of bytes.
     unsafe { pages.at.write_bytes(7, BYTES) };
     pages.protect(libc::PROT_READ);
     let region = pages.register(&b, (0, BYTES), Access::REMOTE_READ).unwrap();
@@ -193,7 +192,7 @@ fn bad_buffers_are_the_callers() {
     let target = Target::start_in(&t, near(), Memory::Heap);
     let (peer, h) = (target.peer, target.handle);
     let bad = Pages::new(libc::PROT_NONE, None);
-    // Larger than what goes through the ring.
+    // The put is too large for the ring.
     let put = t.put(peer, bad.at, h.base(), &h, BYTES, None);
     assert_eq!(put, Status::BAD_PARAM);
     target.end();
@@ -203,7 +202,7 @@ fn bad_buffers_are_the_callers() {
 /// The process's signal handlers.
 fn arranged() -> Vec<(i32, usize, i32)> {
     let of = |signal| {
-        // SAFETY: zeros are an action; nothing is changed.
+        // SAFETY: a zeroed sigaction is valid; the call changes nothing.
         unsafe {
             let mut now: libc::sigaction = std::mem::zeroed();
             let found = libc::sigaction(signal, ptr::null(), &mut now) == 0;
@@ -219,11 +218,11 @@ extern "C" fn ours(_: libc::c_int) {}
 #[ignore = "a child process of another test, which starts it"]
 fn process_with_handlers() {
     let opened = || open("tcp;ofi_rxm", ThreadLevel::Single, &[SAME_NODE]);
-    // Libraries of libfabric's providers put handlers in place when they are loaded.
+    // Libraries of libfabric's providers install handlers when they are loaded.
     opened().close().unwrap();
     for signal in [libc::SIGSEGV, libc::SIGBUS] {
         let ours: extern "C" fn(libc::c_int) = ours;
-        // SAFETY: a handler that does nothing.
+        // SAFETY: the handler does nothing.
         unsafe { libc::signal(signal, ours as usize) };
     }
     let before = arranged();
@@ -250,7 +249,7 @@ fn signals_stay_the_processs() {
     assert!(output.status.success(), "{output:?}");
 }
 
-/// The same under a provider between nodes.
+/// The same holds beside a provider between nodes.
 #[test]
 fn the_same_over_rxm() {
     again_over(module_path!(), "tcp;ofi_rxm");

@@ -1,4 +1,4 @@
-//! What an operation does, for the models of outstanding counts.
+//! The effect of an operation, for the models of outstanding counts.
 
 use loom::cell::UnsafeCell;
 

@@ -4,8 +4,8 @@ use plugin_api::AtomicFlags;
 
 use crate::lab::prelude::*;
 
-/// What a provider serves in one kind, type and operation is what the transport serves: nothing else
-/// is offered, tried or touched.
+/// The transport supports exactly the kinds, types and operations that the provider supports: it
+/// offers and tries no others.
 #[test]
 fn atomics_that_are_missing() {
     if let Some(tally) = isolated(|| {
@@ -18,7 +18,7 @@ fn atomics_that_are_missing() {
                     number if number == n => String::from("*"),
                     number => number.to_string(),
                 };
-                // Kind, type, operation; what no transport can do without stays.
+                // Kind, type, operation; the atomics that every transport needs stay.
                 let word = [part(&mut dice, 3), part(&mut dice, 10), part(&mut dice, 12)];
                 let hits = |kind: &str, op: &str| {
                     [&word[0], &word[1], &word[2]]
@@ -46,7 +46,7 @@ fn atomics_that_are_missing() {
     }
 }
 
-/// Whether a list of what is missing names an atomic.
+/// Whether a list of missing atomics contains an atomic.
 fn is_without(without: &str, asked: [u32; 3]) -> bool {
     without.split(',').filter(|w| !w.is_empty()).any(|word| {
         let mut parts = word.split(':').zip(asked);
@@ -94,7 +94,7 @@ fn serves_what_it_says(t: &Transport, peer: ptr::NonNull<btl_ofi::Endpoint>, wit
             }
         }
     }
-    // The words of the BTL: a flag is a promise.
+    // A flag for the words of the BTL guarantees that the operation works.
     let flags = t.capabilities().atomic_flags;
     for (op, flag) in [
         (BtlAtomicOp::Add, AtomicFlags::ADD),

@@ -1,11 +1,11 @@
-//! Windows on a device over the lab provider: reached by it directly, and by copies when a transfer
-//! fails; and copy functions of which one is absent.
+//! Windows on a device over the lab provider: the provider accesses them directly, or copies are
+//! used when a transfer fails. Also tables that lack one copy function.
 
 use plugin_api::HmemInfo;
 
 use crate::lab::prelude::*;
 
-/// The provider takes the registration and the copy functions: what is complete is there.
+/// The provider accepts the registration and the copy functions, and a completed put is visible.
 #[test]
 fn direct() {
     alone(|| {
@@ -20,11 +20,11 @@ fn direct() {
     });
 }
 
-/// A put whose data transfer fails: the put fails, and the next put does not.
+/// The data transfer of a put fails: the put fails, and the next put succeeds.
 #[test]
 fn failing() {
     alone(|| {
-        // After the header and the lane.
+        // The third transfer follows the header and the lane.
         shape(&[("FAULTS", "seed=1,nth=3")]);
         let way = DeviceWay::Progress;
         let t = open("lab", ThreadLevel::Single, &way.parameters());
@@ -44,7 +44,7 @@ fn failing() {
     });
 }
 
-/// Makes progress until an operation is reported, which must be once.
+/// Makes progress until an operation is reported; asserts that it is reported once.
 fn reported(t: &Transport, seen: &Seen) {
     until(&[t], "it is never reported", || seen.all() != 0);
     for _ in 0..1000 {
@@ -53,7 +53,8 @@ fn reported(t: &Transport, seen: &Seen) {
     assert_eq!(seen.all(), 1);
 }
 
-/// Registers memory as a device's, to put from, and host memory to put to. Both outlive the regions.
+/// Registers device memory as the source of puts, and host memory as their target. Both buffers
+/// outlive the regions.
 fn device_and_host(t: &Transport, source: &mut [u64], target: &mut [u64]) -> (Region, Region) {
     let (bytes, from) = (size_of_val(source), source.as_mut_ptr().cast());
     let (cuda, base) = (hmem_iface::CUDA, device::address(from));
@@ -62,8 +63,8 @@ fn device_and_host(t: &Transport, source: &mut [u64], target: &mut [u64]) -> (Re
     (local.unwrap(), register(t, target, Access::all()))
 }
 
-/// A transfer behind an operation fails, and the provider does not say which one: the operation is reported once, and nothing
-/// waits for ever.
+/// A transfer of an operation fails, and the provider does not say which one: the operation is reported once, and no call
+/// waits forever.
 #[test]
 fn nameless() {
     const BYTES: usize = 1 << 20;
@@ -75,7 +76,7 @@ fn nameless() {
             let way = DeviceWay::Progress;
             let t = open("lab", ThreadLevel::Single, &way.parameters());
             t.set_overrides(Some(&pair::<0>()));
-            // From device memory to host memory, in fragments.
+            // The put goes from device memory to host memory, in fragments.
             let (mut source, mut target) = (vec![7u64; BYTES / 8], vec![0u64; BYTES / 8]);
             let base = device::address(source.as_mut_ptr().cast());
             let (local, remote) = device_and_host(&t, &mut source, &mut target);
@@ -94,7 +95,7 @@ fn nameless() {
             unsafe { t.disconnect(own) };
             local.close().unwrap();
             remote.close().unwrap();
-            // To the device memory of another process, by its mailbox.
+            // The put goes to the device memory of another process, through its mailbox.
             let owner = Target::start_on_device(&t, "lab", way);
             let (peer, h, at) = (owner.peer, owner.handle, owner.window);
             let from = source.as_mut_ptr().cast();
@@ -110,8 +111,8 @@ fn nameless() {
     });
 }
 
-/// Two owners that are connected and released in turn, and have the same endpoint. The provider refuses most posts, so a lane may be
-/// left to be returned when the last operation is over: it is returned before the release, and to the owner that it belongs to.
+/// Two owners with the same endpoint are connected and released in turn. The provider refuses most posts, so a lane may
+/// still be taken after the last operation. The lane is returned before the release, and to its own owner.
 #[test]
 fn released() {
     alone(|| {
@@ -159,10 +160,10 @@ fn released() {
     });
 }
 
-/// What a failed get leaves in its buffer, written by its callback.
+/// The value that the callback of a failed get writes to the get's buffer.
 const POISON: u64 = 0xeeee;
 
-/// The end of a get: poisons its buffer if it failed, and counts.
+/// The callback of a get: overwrites the buffer if the get failed, and counts.
 unsafe extern "C" fn ended(
     _: *mut Module,
     _: *mut plugin_api::Endpoint,
@@ -172,7 +173,7 @@ unsafe extern "C" fn ended(
     failed: *mut c_void,
     status: i32,
 ) {
-    // SAFETY: the counters and the buffer of `WORDS` words outlive the gets that name them.
+    // SAFETY: the counters and the buffer of `WORDS` words outlive the gets.
     unsafe {
         if status != 0 {
             buffer.cast::<[u64; WORDS]>().write([POISON; WORDS]);
@@ -182,7 +183,7 @@ unsafe extern "C" fn ended(
     }
 }
 
-/// Words of a get.
+/// The number of words of a get.
 const WORDS: usize = 64;
 const GETS: usize = 12;
 
@@ -215,7 +216,7 @@ fn reported_last() {
             while count.load(Ordering::Relaxed) < GETS as u32 {
                 t.progress();
             }
-            // Longer than any transfer takes.
+            // The loop takes longer than any transfer.
             for _ in 0..1000 {
                 t.progress();
             }
@@ -236,9 +237,9 @@ fn reported_last() {
     });
 }
 
-/// Tables that lack one copy function, on a machine whose devices the transport does not reach. The transport does not offer
-/// such a table to the provider, which has functions of its own. The transport's own function, which does not know this
-/// memory, takes the place of the absent one. A provider that was offered both functions keeps them.
+/// Tables that lack one copy function, on a machine whose devices the transport does not access. The transport does not
+/// offer such a table to the provider, which has its own functions. The transport's own function, which does not know this
+/// memory, replaces the absent function. A provider that was offered both functions keeps them.
 #[test]
 fn one_function() {
     alone(|| {
@@ -278,7 +279,7 @@ fn one_function() {
     });
 }
 
-/// Copies with what is in force, of which the user's functions alone reach the device.
+/// Copies with the current functions; only the user's functions can access the device.
 fn copies(t: &btl_ofi::Transport, (from, to): (bool, bool)) {
     let (mut memory, mut flat) = ([1u64, 2], [0u64, 0]);
     let runs = [IoVec {
@@ -286,17 +287,17 @@ fn copies(t: &btl_ofi::Transport, (from, to): (bool, bool)) {
         len: 16,
     }];
     let (kind, at) = (&hmem_iface::CUDA, flat.as_mut_ptr().cast());
-    // SAFETY: one run, 16 bytes on each side.
+    // SAFETY: the array has one run, with 16 bytes on each side.
     let read = unsafe { t.copy_from_hmem(at, 16, runs.as_ptr(), kind, 1, 0) };
     assert_eq!((read == 16, flat == [1, 2]), (from, from), "{read}");
     let new = [8u64, 9];
-    // SAFETY: the one run is of 16 bytes, and so is `new`.
+    // SAFETY: the run has 16 bytes, and so has `new`.
     let written = unsafe { t.copy_to_hmem(runs.as_ptr(), kind, 1, 0, new.as_ptr().cast(), 16) };
     assert_eq!((written == 16, memory == new), (to, to), "{written}");
     assert!((from || read < 0) && (to || written < 0));
 }
 
-/// How often each pair of copy functions was called: from the device, to it.
+/// The number of calls of each pair of copy functions: from the device, to the device.
 static CALLS: [[AtomicU32; 2]; 2] = [const { [const { AtomicU32::new(0) }; 2] }; 2];
 
 unsafe extern "C" fn from_by<const PAIR: usize>(
@@ -308,7 +309,7 @@ unsafe extern "C" fn from_by<const PAIR: usize>(
     offset: u64,
 ) -> isize {
     CALLS[PAIR][0].fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the transport passes what the functions of a table may expect.
+    // SAFETY: the transport passes valid arguments for the functions of a table.
     unsafe { device::copy_from(dest, size, iov, iface, count, offset) }
 }
 
@@ -321,7 +322,7 @@ unsafe extern "C" fn to_by<const PAIR: usize>(
     size: usize,
 ) -> isize {
     CALLS[PAIR][1].fetch_add(1, Ordering::Relaxed);
-    // SAFETY: the transport passes what the functions of a table may expect.
+    // SAFETY: the transport passes valid arguments for the functions of a table.
     unsafe { device::copy_to(iov, iface, count, offset, src, size) }
 }
 
@@ -329,14 +330,15 @@ fn pair<const PAIR: usize>() -> OverrideOps {
     OverrideOps::new(Some(from_by::<PAIR>), Some(to_by::<PAIR>))
 }
 
-/// Whether each pair of functions was called since the last question: from the device, to it.
+/// Whether the functions of each pair were called since the last question: from the device, to the
+/// device.
 fn called() -> [[bool; 2]; 2] {
     CALLS
         .each_ref()
         .map(|pair| pair.each_ref().map(|n| n.swap(0, Ordering::Relaxed) > 0))
 }
 
-/// A put to this process's own device memory and a get from there, whose value comes back.
+/// Makes a put to this process's own device memory and a get from there, and compares the value.
 fn there_and_back(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: u64, value: u64) {
     let (mut source, mut back) = ([value; 8], [0u64; 8]);
     let (from, into) = (source.as_mut_ptr().cast(), back.as_mut_ptr().cast());
@@ -347,8 +349,8 @@ fn there_and_back(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: u64, v
     assert_eq!(back, source);
 }
 
-/// Other functions for memory that is registered already: they are used at once, whether the provider reaches the
-/// memory or the transport copies it, and so is each new one of a table that has one alone.
+/// Functions that replace others apply immediately to registered memory, whether the provider accesses the memory
+/// or the transport copies it. The same holds for each new function of a table with only one.
 #[test]
 fn a_change_applies_to_earlier_regions() {
     alone(|| {
@@ -386,10 +388,10 @@ fn a_change_applies_to_earlier_regions() {
     });
 }
 
-/// Two changes at once: afterwards the transport and the provider use the same functions.
+/// Two changes at the same time: afterwards the transport and the provider use the same functions.
 #[test]
 fn changes_at_once_agree() {
-    // They overlap in one of some thousands.
+    // The changes overlap in one of some thousands of rounds.
     const ROUNDS: u64 = 20_000;
     alone(|| {
         shape(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
@@ -420,7 +422,7 @@ fn changes_at_once_agree() {
                 turn.wait();
                 called();
                 let into = flat.as_mut_ptr().cast();
-                // SAFETY: one run, 64 bytes on each side.
+                // SAFETY: the array has one run, with 64 bytes on each side.
                 let read = unsafe { t.copy_from_hmem(into, 64, runs.as_ptr(), kind, 1, 0) };
                 assert_eq!(read, 64);
                 let ours = called().map(|pair| pair[0]);
@@ -436,8 +438,8 @@ fn changes_at_once_agree() {
     });
 }
 
-/// A put from device memory in four fragments, of which two can begin at once: the later ones are copied by the
-/// functions with which the put began.
+/// A put from device memory has four fragments, of which two can begin immediately; the functions with which
+/// the put began also copy the later fragments.
 #[test]
 fn an_operation_keeps_its_functions() {
     const BYTES: usize = 1 << 20;

@@ -9,7 +9,7 @@ const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// An open transport with itself as its peer.
+/// An open transport that is its own peer.
 fn to_itself(overrides: &[(&str, Value)]) -> (Transport, ptr::NonNull<btl_ofi::Endpoint>) {
     let t = open("lab", ThreadLevel::Single, overrides);
     let peer = t.connect(t.address(), 0).unwrap();
@@ -17,7 +17,7 @@ fn to_itself(overrides: &[(&str, Value)]) -> (Transport, ptr::NonNull<btl_ofi::E
 }
 
 fn register(t: &Transport, memory: &mut [u8]) -> Region {
-    // SAFETY: the tests close regions before their memory goes.
+    // SAFETY: the tests close regions before their memory is freed.
     unsafe { t.register(memory.as_mut_ptr().cast(), memory.len(), ALL) }.unwrap()
 }
 
@@ -43,7 +43,8 @@ fn round_trip(
     assert!(from == back, "{size} bytes");
 }
 
-/// Keys of each size, ours and the provider's, in every order that the provider may hand them out.
+/// Keys of each size, the transport's and the provider's, in every order in which the provider may
+/// assign them.
 #[test]
 fn keys_of_every_size() {
     if let Some(tally) = isolated(|| {
@@ -66,7 +67,8 @@ fn keys_of_every_size() {
                 for piece in &mut memory {
                     regions.push(Some(register(&t, piece)));
                 }
-                // Some go and come again, so that keys are given back and new ones mixed among old.
+                // Some regions are closed and registered again, so that keys are returned and new
+                // keys come among old ones.
                 for i in (0..40).step_by(3) {
                     regions[i].take().unwrap().close().unwrap();
                 }
@@ -91,7 +93,7 @@ fn keys_of_every_size() {
     }
 }
 
-/// As many contexts as are asked for, as far as the provider has them.
+/// The transport opens as many contexts as requested, within the provider's limit.
 #[test]
 fn any_number_of_contexts() {
     if let Some(tally) = isolated(|| {
@@ -102,12 +104,12 @@ fn any_number_of_contexts() {
                 shape(&[("TX_CTX", &most.to_string())]);
                 let n = Value::Int(asked as i32);
                 let (t, peer) = to_itself(&[("btl_ofi_num_contexts_per_module", n)]);
-                // One endpoint is its own context, whatever the provider says of others.
+                // One endpoint is its own context, whatever number the provider reports.
                 assert_eq!(t.capabilities().contexts, asked.min(most).max(1));
                 let mut memory = [0u8; 256];
                 let region = register(&t, &mut memory);
                 let (t_, r_, p_) = (&t, &region, peer.as_ptr() as usize);
-                // Threads of their own, one after another, so that several contexts are used.
+                // Separate consecutive threads use several contexts.
                 for mark in 0..4 {
                     std::thread::scope(|s| {
                         s.spawn(move || {
@@ -128,7 +130,8 @@ fn any_number_of_contexts() {
     }
 }
 
-/// Messages up to the provider's largest, and none above; inject sizes change nothing.
+/// Messages of every size up to the provider's largest succeed, and larger messages are refused;
+/// inject sizes have no effect.
 #[test]
 fn messages_of_every_size() {
     if let Some(tally) = isolated(|| {
@@ -171,7 +174,8 @@ fn messages_of_every_size() {
     }
 }
 
-/// A provider that moves too little at once is passed over, for the next if there is one.
+/// The transport skips a provider whose largest message is too small, and takes the next provider
+/// if there is one.
 #[test]
 fn a_provider_of_small_messages_is_passed_over() {
     alone(|| {
@@ -189,7 +193,7 @@ fn a_provider_of_small_messages_is_passed_over() {
             refused.contains(why) && refused.contains("4096 are needed"),
             "{refused}"
         );
-        // rxd, which stands before it, is kept to what it sends in one packet.
+        // rxd precedes this provider, and is limited to the size of one packet.
         shape(&[]);
         let both = offered("udp;ofi_rxd,lab", 4096);
         let seen = Transport::survey(&both, ThreadLevel::Serialized).unwrap();
@@ -205,7 +209,7 @@ fn a_provider_of_small_messages_is_passed_over() {
             assert_eq!(t.capabilities().provider.to_str(), Ok(name));
             t.close().unwrap();
         }
-        // What the user took away counts too.
+        // The limit that the user set counts too.
         let narrow = [
             ("btl_ofi_provider_include", Value::str("lab")),
             ("btl_ofi_get_limit", Value::Unsigned(1000)),
@@ -222,7 +226,7 @@ fn a_provider_of_small_messages_is_passed_over() {
     });
 }
 
-/// Completions are read in batches as long as the user lets them be.
+/// The transport reads completions in batches of the size that the user permits.
 #[test]
 fn batches_of_completions() {
     if let Some(tally) = isolated(|| {
@@ -233,7 +237,7 @@ fn batches_of_completions() {
             shape(&[]);
             let settings = [
                 ("btl_ofi_num_cq_read", Value::Int(batch as i32)),
-                // Posting reads none.
+                // Posting reads no completions.
                 ("btl_ofi_progress_threshold", Value::Int(i32::MAX)),
             ];
             let (t, peer) = to_itself(&settings);
@@ -245,7 +249,7 @@ fn batches_of_completions() {
                 let status = t.put(peer, local, h.base(), &h, 8, None);
                 assert_eq!(status, Status::SUCCESS);
             }
-            // All are due: each look takes a whole batch, and the last what is left.
+            // All completions are due: each read takes a whole batch, and the last read the rest.
             let mut left = POSTED;
             while left > 0 {
                 assert_eq!(t.progress(), left.min(batch));
@@ -263,7 +267,7 @@ fn batches_of_completions() {
     }
 }
 
-/// Beyond the threshold of outstanding operations, posting reads completions.
+/// If the outstanding operations exceed the threshold, posting reads completions.
 #[test]
 fn posts_progress_beyond_the_threshold() {
     let Some(tally) = isolated(|| {
@@ -303,13 +307,13 @@ fn posts_progress_beyond_the_threshold() {
     assert_eq!(tally.run, 3);
 }
 
-/// Progress as the user asks for it, where the provider has it.
+/// The transport uses the progress mode that the user requests, if the provider supports it.
 #[test]
 fn both_progress_modes() {
     let Some(tally) = isolated(|| {
         let mut tally = Tally::default();
         for offered in ["manual", "auto"] {
-            // Unspecified, automatic, manual, as the parameter counts them.
+            // The modes are unspecified, automatic and manual, in the parameter's terms.
             for asked in ["unspec", "auto", "manual"] {
                 for hmem in ["0", "1"] {
                     println!("@at {offered} {asked} {hmem}");

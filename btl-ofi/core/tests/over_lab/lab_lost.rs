@@ -1,13 +1,13 @@
-//! Messages whose sends complete and that never arrive, as when a connection breaks behind the sender's back. The peer is given up
-//! by its sender, whatever was lost: nothing waits for ever. The provider has no atomics.
+//! Messages whose sends complete, but that never arrive, as when a connection breaks without notice to the sender.
+//! Whichever message was lost, the sender gives up the peer, so no call waits forever. The provider has no atomics.
 
 use crate::lab::prelude::*;
 
-/// Milliseconds between two checks of the peers where no question is to come before the message that is lost.
+/// Milliseconds between two checks of the peers; the time is long enough that no check sends a question before the lost
+/// message.
 const CALM: u64 = 150;
 
-/// A transport of a mode, over a provider with these faults, that checks its peers every `interval`
-/// milliseconds.
+/// A transport with a mode, over a provider with the given faults, that checks its peers every `interval` milliseconds.
 fn single(faults: &str, mode: i32, interval: u64) -> Transport {
     let shape: Shape = vec![
         ("ATOMICS", "0".to_owned()),
@@ -22,11 +22,11 @@ fn single(faults: &str, mode: i32, interval: u64) -> Transport {
 }
 
 fn failure(peer: NonNull<Endpoint>) -> Option<Status> {
-    // SAFETY: the tests look at peers that are connected.
+    // SAFETY: the tests pass only connected peers.
     unsafe { peer.as_ref() }.failure()
 }
 
-/// Messages that came.
+/// The number of messages that arrived.
 #[derive(Default)]
 struct Came(AtomicUsize);
 
@@ -49,12 +49,12 @@ impl Came {
 }
 
 fn send(t: &Transport, peer: NonNull<Endpoint>) {
-    // SAFETY: the endpoint is connected, and there is nothing to write.
+    // SAFETY: the endpoint is connected, and the message has no bytes.
     let sent = || unsafe { t.send(peer, (1, 0, Leaves::Later), |_| ()) };
     insist(t, || sent().err().unwrap_or(Status::SUCCESS));
 }
 
-/// Makes progress of all for `milliseconds` milliseconds.
+/// Makes progress of all transports for `milliseconds` milliseconds.
 fn wait(ts: &[&Transport], milliseconds: u64) {
     let end = Instant::now() + Duration::from_millis(milliseconds);
     while Instant::now() < end {
@@ -64,7 +64,7 @@ fn wait(ts: &[&Transport], milliseconds: u64) {
     }
 }
 
-/// Puts, the first of which introduces the origin. A batch or an answer is lost.
+/// Puts, of which the first introduces the origin. A batch or an answer is lost.
 #[test]
 fn lost_batches_and_answers_are_noticed() {
     let Some(tally) = isolated(|| {
@@ -113,7 +113,8 @@ fn lost_batches_and_answers_are_noticed() {
     assert_eq!(tally.run, 5);
 }
 
-/// Messages of the host, one of which is lost: no caller waits for an answer.
+/// Messages of the host, of which one is lost: the checks detect the loss although no caller waits
+/// for an answer.
 #[test]
 fn lost_messages_of_the_host_are_noticed() {
     let Some(tally) = isolated(|| {
@@ -128,10 +129,11 @@ fn lost_messages_of_the_host_are_noticed() {
             let reports = Reports::of(&a);
             let peer = a.connect(b.address(), 1).unwrap();
             if lost > 1 {
-                // The first one introduces the sender.
+                // The first message introduces the sender.
                 send(&a, peer);
                 until(&[&a, &b], "nothing came", || came.count() == 1);
-                // Its answer comes, too, so that the next ones are sent one by one.
+                // The answer to the first message arrives too, so the next messages are sent one by
+                // one.
                 for _ in 0..1000 {
                     a.progress();
                     b.progress();
@@ -157,13 +159,14 @@ fn lost_messages_of_the_host_are_noticed() {
     assert_eq!(tally.run, 4);
 }
 
-/// Questions and receipts that are lost do no harm, nor messages that overtake each other.
+/// Lost questions and receipts do no harm, nor do messages that overtake each other.
 #[test]
 fn questions_do_no_harm() {
     let Some(tally) = isolated(|| {
         let mut tally = Tally::default();
         for (origin, target) in [
-            // The question is the third message of the origin, the receipt the second one of the target.
+            // The question is the third message of the origin, the receipt the second message of the
+            // target.
             ("lose=3", ""),
             ("", "lose=2"),
             ("delay=30,reorder=1,seed=8", "delay=30,reorder=1,seed=9"),
@@ -194,8 +197,9 @@ fn questions_do_no_harm() {
     assert_eq!(tally.run, 4);
 }
 
-/// A peer that ends while messages of the host to it are covered by no answer, and this process waits. One that closes its transport
-/// has left in good order, and is not missed before it is sent something. One that does not is missed.
+/// A peer ends while the host's messages to it are unanswered, and this process waits. A peer that closed its transport has
+/// left, and is not reported as lost before the next message to it. A peer that did not close its transport is reported as
+/// lost.
 #[test]
 fn peers_that_leave_are_not_missed() {
     alone(|| {
@@ -212,7 +216,7 @@ fn peers_that_leave_are_not_missed() {
             }
             if in_order {
                 b.close().unwrap();
-                // Heartbeats included, of which the first comes after two seconds.
+                // The time includes heartbeats, of which the first comes after two seconds.
                 wait(&[&a], 3500);
                 assert_eq!(failure(peer), None);
                 assert!(reports.all().is_empty(), "{:?}", reports.all());

@@ -1,18 +1,18 @@
-//! Messages over a provider that has no atomics: every registration mode, and scripts of faults. Each operation is done or
-//! reported as failed, exactly once.
+//! Messages over a provider that has no atomics: every registration mode, and scripts of faults. Each operation is
+//! completed or reported as failed, exactly once.
 
 use crate::lab::prelude::*;
 
-/// Seeds of an ordinary run, and of one child.
+/// The number of seeds of an ordinary run, and of one child.
 const SEEDS: u64 = 100;
 const BATCH: u64 = 50;
 
-/// libfabric's numbers of errors that say nothing about the peer: EIO, ENOMEM, EAGAIN, EACCES.
+/// libfabric's numbers of errors that do not concern the peer: EIO, ENOMEM, EAGAIN, EACCES.
 const ERRORS: [u32; 4] = [5, 12, 11, 13];
-/// Errors that say that the peer is gone: ESHUTDOWN, EHOSTUNREACH, ECONNRESET, ENOTCONN.
+/// Errors that say that the peer is dead: ESHUTDOWN, EHOSTUNREACH, ECONNRESET, ENOTCONN.
 const GONE: [u32; 4] = [108, 113, 104, 107];
 
-/// One registration mode, with everything else that goes with it.
+/// One registration mode with all combinations of the other settings.
 fn one_mode(role: &str) -> Tally {
     let (number, mode) = role.split_once(' ').unwrap();
     let number: usize = number.parse().unwrap();
@@ -22,7 +22,7 @@ fn one_mode(role: &str) -> Tally {
         let reads = [(1, "auto"), (3, "manual"), (64, "unspec")];
         for (of, (read, progress)) in reads.into_iter().enumerate() {
             seed += 100;
-            // Three of the nine for each mode, others for the next.
+            // Each mode uses three of the nine combinations, and the next mode others.
             if (at + of) % 3 != number % 3 {
                 continue;
             }
@@ -49,7 +49,7 @@ fn one_mode(role: &str) -> Tally {
                     ("btl_ofi_num_contexts_per_module", Value::Int(contexts)),
                     ("btl_ofi_num_cq_read", Value::Int(read)),
                     ("btl_ofi_progress_mode", Value::str(progress)),
-                    // Slots have 64 bytes: some transfers are messages, some are not.
+                    // Slots have 64 bytes, so some transfers are messages and some are not.
                     ("btl_ofi_message_limit", Value::Unsigned(seed / 100 * 6)),
                 ],
                 origin: shape.clone(),
@@ -70,14 +70,14 @@ fn every_registration_mode() {
     }
 }
 
-/// A plan from a seed alone.
+/// A plan that depends only on a seed.
 fn plan(seed: u64) -> Plan {
     let mut dice = Dice(seed);
     let modes = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
     let mode: Vec<_> = modes.into_iter().filter(|_| dice.below(2) == 0).collect();
     let contexts = dice.pick(&[1, 1, 2, 8]);
     let errors = dice.below(3) == 0;
-    // Each of these takes its time.
+    // Each run with silence takes long.
     let silence = !errors && dice.below(12) == 0;
     let gone = errors || silence;
     let mut faults = vec![format!("seed={seed}")];
@@ -102,7 +102,7 @@ fn plan(seed: u64) -> Plan {
         faults.push(format!("errno={errno}"));
         faults.push(often(&mut dice, "error", &[0, 5, 50, 500, 1000]));
         faults.push(often(&mut dice, "nth", &[0, 1, 2, 3, 20]));
-        // An answer that fails is sent again if the error does not say that its receiver is gone.
+        // A failed answer is sent again, unless the error says that its receiver is dead.
         let of_answers = often(&mut dice, "error", &[0, 5, 100]);
         target_faults = format!("{target_faults},{of_answers}");
     }
@@ -146,7 +146,7 @@ fn plan(seed: u64) -> Plan {
     }
     Plan {
         seed,
-        // What a peer that is given up still does to memory can only be waited for alone.
+        // Only a test with one thread can wait for the late writes of a peer that was given up.
         threads: if gone { 1 } else { dice.pick(&[1, 1, 4]) },
         epochs: 6,
         peers: 3,

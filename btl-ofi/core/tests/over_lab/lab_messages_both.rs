@@ -1,5 +1,5 @@
-//! Messages between transports of one process: origin and target at once, with little room; callbacks that post; peers that
-//! take nothing, or are released before they answered. The provider has no atomics.
+//! Messages between transports of one process: both sides are origin and target, with little room; callbacks post; peers
+//! receive nothing, or are released before they answer. The provider has no atomics.
 
 use crate::lab::prelude::*;
 
@@ -26,7 +26,7 @@ fn tally(runs: u64, checked: u64) -> Tally {
     }
 }
 
-/// Two transports post to each other as fast as they can, with room for one message each.
+/// Two transports post to each other at full speed, with room for one message each.
 #[test]
 fn both_sides_with_little_room() {
     alone(|| {
@@ -71,7 +71,7 @@ fn both_sides_with_little_room() {
             drop(regions);
             let [a, b] = all;
             std::thread::scope(|s| {
-                // Each may wait for the other to take its last answers.
+                // Each transport may wait until the other takes its last answers.
                 s.spawn(|| a.close().unwrap());
                 b.close().unwrap();
             });
@@ -81,7 +81,7 @@ fn both_sides_with_little_room() {
     });
 }
 
-/// Data of a callback that posts.
+/// The arguments of a callback that posts.
 struct Chain {
     t: *const Transport,
     peer: NonNull<Endpoint>,
@@ -113,7 +113,7 @@ impl Ended for Chain {
     }
 }
 
-/// Callbacks post as many operations again as they complete, of living peers and of one that fails meanwhile.
+/// Callbacks post as many operations as they complete, to living peers and to a peer that fails meanwhile.
 #[test]
 fn callbacks_post() {
     alone(|| {
@@ -170,8 +170,9 @@ fn callbacks_post() {
     });
 }
 
-/// A peer that knows this process, or not, is released while it does not answer: what it owes is reported, and its late
-/// answers do no harm, nor those that it still has to send. Then it is connected again.
+/// A peer, which knows this process or not, is released while it does not answer. Its outstanding operations are
+/// reported, and its late answers do no harm, even those that it has not sent yet. The peer is connected again
+/// afterwards.
 fn released(known: bool) -> Tally {
     let a = opened(&shape("256", "seed=1"), ThreadLevel::Single, &[]);
     let late = shape("256", "seed=1,sendagain=2,burst=300,again=500");
@@ -200,14 +201,14 @@ fn released(known: bool) -> Tally {
             a.progress();
         }
     });
-    // The next line finds the target as it was.
+    // The next line finds the target unchanged.
     let peer = a.connect(b.address(), 1).unwrap();
     attended(&b, || {
         for _ in 0..100 {
             insist(&a, || add(&a, peer, &handle, None));
         }
-        // A release waits some seconds only, in which a busy machine may not come round to the target.
-        // SAFETY: connected.
+        // A release waits only some seconds, in which a busy machine may not run the target. SAFETY:
+        // the peer is connected.
         let flushed = a.flush(Some(unsafe { peer.as_ref() }));
         assert_eq!(flushed, Status::SUCCESS);
         // SAFETY: connected once.
@@ -223,18 +224,19 @@ fn released(known: bool) -> Tally {
 
 #[test]
 fn peers_are_released_unanswered() {
-    // Releasing waits for some seconds.
+    // A release waits some seconds.
     if let Some(tally) = isolated_as(&["known", "unknown"], |role| released(role == "known")) {
         tally.insist("released peers");
     }
 }
 
-/// A target that takes nothing leaves the provider's queue to others, however often it is asked whether it lives.
+/// A target that receives nothing does not fill the provider's queue, however often the origin asks whether it is
+/// alive.
 #[test]
 fn a_silent_peer_starves_nobody() {
     alone(|| {
         let mut room = shape("2", "");
-        // A question of each line below fits, and a batch for somebody else.
+        // The queue has room for a question of each line below, and for a batch to another peer.
         room.push(("TX_SIZE", "4".to_owned()));
         let a = opened(&room, ThreadLevel::Single, &[]);
         let [b, c] = [(); 2].map(|()| opened(&shape("2", ""), ThreadLevel::Single, &[]));
@@ -251,7 +253,8 @@ fn a_silent_peer_starves_nobody() {
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
         let mut posted = 3;
-        // The batches of these lines fill most of the target's mailbox. Every 4096th refusal asks.
+        // The batches of these lines fill most of the target's mailbox. Every 4096th refusal sends
+        // a question.
         for i in 0..80 * 4096 {
             posted += u64::from(add(&a, lines[i % 3], &to_b, None) == Status::SUCCESS);
         }
@@ -271,7 +274,8 @@ fn a_silent_peer_starves_nobody() {
     });
 }
 
-/// A target that takes nothing: a bounded number of operations is taken, before it knows this process and after.
+/// A target receives nothing: the number of accepted operations is bounded, before and after the target knows
+/// this process.
 #[test]
 fn memory_is_bounded() {
     alone(|| {

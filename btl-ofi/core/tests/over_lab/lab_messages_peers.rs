@@ -2,8 +2,8 @@
 
 use crate::lab::prelude::*;
 
-/// The word of a script that ends a silence after a number of reads of the queue, and a number larger than the patience
-/// of a run.
+/// The word of a script that ends a silence after a number of queue reads, and a number that exceeds the length of a
+/// run.
 const BACK: &str = "back=";
 const LATE: u32 = 600_000;
 
@@ -19,7 +19,7 @@ fn single(shape: &Shape, settings: &[(&str, Value)]) -> Transport {
     opened(shape, ThreadLevel::Single, settings)
 }
 
-/// A window's place of a peer.
+/// A peer and the handle of its window.
 #[derive(Clone, Copy)]
 struct Place(NonNull<Endpoint>, Handle);
 
@@ -41,7 +41,7 @@ fn try_post(
     }
 }
 
-/// Posts an operation until it is taken or refused for good; whether it was taken.
+/// Posts an operation until it is accepted or refused permanently; returns whether it was accepted.
 fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
     let deadline = Patience::new();
     loop {
@@ -59,7 +59,7 @@ fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -
     }
 }
 
-/// Adds up what became of operations, each of which was called back once or `refused`.
+/// Adds up the outcomes of operations; each operation was reported once or `refused`.
 fn judge(calls: &[AtomicU32], refused: usize) -> Tally {
     let calls: Vec<u32> = calls.iter().map(|c| c.load(Ordering::Relaxed)).collect();
     let of = |kind: u32| calls.iter().filter(|c| **c == kind).count();
@@ -77,7 +77,7 @@ fn judge(calls: &[AtomicU32], refused: usize) -> Tally {
     }
 }
 
-/// A peer is killed with batches unanswered, and others gathered or waiting.
+/// A peer is killed while batches are unanswered, and other batches are gathered or waiting.
 #[test]
 fn peers_are_killed() {
     if let Some(tally) = isolated(|| {
@@ -95,7 +95,8 @@ fn peers_are_killed() {
             let calls = counters(many);
             let mut words = vec![1u64; many];
             if seed >= 6 {
-                // It knows this process; before, the first batch waits alone.
+                // The target knows this process; before this put, only the first batch could be
+                // sent.
                 let first = AtomicU32::new(0);
                 assert!(post(&t, to, 0, &mut words[0], &first));
                 assert_eq!(t.flush(None), Status::SUCCESS);
@@ -113,7 +114,7 @@ fn peers_are_killed() {
             }
             assert_eq!(t.flush(None), Status::UNREACH, "seed {seed}");
             assert_eq!(t.flush(None), Status::SUCCESS, "said by one flush");
-            // SAFETY: connected once, by `start`.
+            // SAFETY: `start` connected the peer once.
             assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
             drop(target);
             t.close().unwrap();
@@ -126,8 +127,8 @@ fn peers_are_killed() {
     }
 }
 
-/// Operations to two processes, while the origin's provider does as the script says. `lost` says how many peers
-/// are given up, if the script alone decides it.
+/// Makes operations to two processes, while the origin's provider follows the script. `lost` is the number of
+/// peers that are given up, if only the script decides it.
 fn silence(script: &str, lost: Option<usize>) -> Tally {
     println!("@at {script}");
     const COUNT: usize = 120;
@@ -138,7 +139,7 @@ fn silence(script: &str, lost: Option<usize>) -> Tally {
             ("btl_ofi_peer_timeout", Value::Unsigned(100)),
         ],
     );
-    // The targets take no part in the faults.
+    // The targets make no faults.
     drop(single(&faults(""), &[]));
     let targets = [0, 1].map(|proc| Target::start_as(proc, &t, "lab", false));
     let place = |i: usize| Place(targets[i % 2].peer, targets[i % 2].handle);
@@ -153,7 +154,7 @@ fn silence(script: &str, lost: Option<usize>) -> Tally {
     }
     let status = t.flush(None);
     let tally = judge(&calls, refused);
-    // Peers that were not lost go on: messages keep nobody else from it.
+    // Peers that were not lost continue: messages to a lost peer do not block others.
     let more = counters(2);
     let taken = (0..2).filter(|i| post(&t, place(*i), 3, &mut words[*i], &more[*i]));
     let taken = taken.count();
@@ -165,7 +166,7 @@ fn silence(script: &str, lost: Option<usize>) -> Tally {
         let good = more.iter().filter(|c| c.load(Ordering::Relaxed) == 1);
         assert_eq!(good.count(), taken, "{script}");
     }
-    // Nothing comes later either, also where a silent peer comes back.
+    // No report comes later, even if a silent peer comes back.
     let counts = || -> Vec<u32> { calls.iter().map(|c| c.load(Ordering::Relaxed)).collect() };
     let before = counts();
     let late = if script.ends_with(&format!("{BACK}{LATE}")) {
@@ -186,17 +187,18 @@ fn silent(part: usize) -> Tally {
     let mut tally = Tally::default();
     let late = format!("silent=1,{BACK}{LATE}");
     let scripts = [
-        // A peer says nothing more, from its first message, from some later one.
+        // A peer stops answering, at its first message or at a later one.
         ("silent=1", 1),
         ("silent=2,delay=20,reorder=1,again=100,burst=3", 1),
-        // It comes back too late, or in time.
+        // The peer comes back too late, or in time.
         (&*late, 1),
         ("silent=1,back=300", 0),
         ("silent=2,back=1000,delay=20,reorder=1", 0),
-        // Completions that name nothing: answers are lost.
+        // Completions without a name lose answers.
         ("nullok=1000", 2),
         ("stray=1000", 0),
-        // The provider takes nothing, at once or after a while, or no sends.
+        // The provider accepts no operation, from the beginning or after a while, or accepts no
+        // sends.
         ("againfrom=1", 2),
         ("againfrom=3,delay=10", 2),
         ("sendagain=1", 2),
@@ -205,7 +207,7 @@ fn silent(part: usize) -> Tally {
     for (script, lost) in scripts.iter().skip(part).step_by(2) {
         tally += silence(script, Some(*lost));
     }
-    // Errors that name nothing. Some of the messages arrive.
+    // Errors without a name. Some of the messages arrive.
     let nameless = ["error=1000,nameless=1000", "error=300,nameless=1000"];
     tally += silence(nameless[part], None);
     tally
@@ -213,14 +215,15 @@ fn silent(part: usize) -> Tally {
 
 #[test]
 fn silence_ends() {
-    // What is waited for is time, not processors.
+    // The children wait for time, not for processors, so all run at the same time.
     if let Some(tally) = isolated_as(&["0", "1"], |part| silent(part.parse().unwrap())) {
         tally.summary("messages, silent peers");
         assert_eq!(tally.run, 13);
     }
 }
 
-/// Flush of one peer ends though another does not answer, and though another thread keeps posting.
+/// A flush of one peer ends although another peer does not answer, and another thread keeps
+/// posting.
 #[test]
 fn flush_is_exact() {
     alone(|| {
@@ -278,7 +281,8 @@ fn flush_is_exact() {
     });
 }
 
-/// A transport is cut off from its provider while it owes an answer. It waits no longer to send it.
+/// A transport loses its provider while it owes an answer. The transport no longer waits to send
+/// the answer.
 #[test]
 fn a_cut_off_target_closes() {
     alone(|| {
@@ -297,13 +301,13 @@ fn a_cut_off_target_closes() {
         assert_eq!(try_post(&c, to_a, 2, &mut word, None), Status::SUCCESS);
         let deadline = Patience::new();
         let executed = ptr::with_exposed_provenance::<u64>((to_a.1.base() + 16) as usize);
-        // SAFETY: a word of the window, which lives.
+        // SAFETY: the word lies in the window, which lives.
         while unsafe { executed.read_volatile() } == 0 {
             assert!(deadline.lasts(), "the target executes nothing");
             c.progress();
             a.progress();
         }
-        // The provider makes a put of this size. The peer of the first one is silent.
+        // The provider makes a put of this size. The peer of the first put is silent.
         let (peer, h) = (a.connect(b.address(), 2).unwrap(), regions[1].handle());
         let mut data = [0u64; 10];
         let from = data.as_mut_ptr().cast();

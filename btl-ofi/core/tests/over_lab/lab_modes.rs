@@ -1,5 +1,5 @@
-//! The transport over every registration mode that it supports, with every kind of operation checked
-//! against a model; and the modes that it does not support, refused by name.
+//! The transport over every registration mode that it supports, with every kind of operation
+//! compared with a model; and the refusals of unsupported modes, which name the mode.
 
 use crate::lab::registration_modes as supported;
 
@@ -41,7 +41,7 @@ fn run(contexts: usize, threads: usize, seed: u64) -> Tally {
     tally
 }
 
-/// One registration mode, with everything else that goes with it.
+/// One registration mode with all combinations of the other settings.
 fn one_mode(mode: &str) -> Tally {
     let mut tally = Tally::default();
     let chosen = mode.contains("PROV_KEY") || mode == "BASIC";
@@ -57,7 +57,7 @@ fn one_mode(mode: &str) -> Tally {
                 for threads in [1, 4] {
                     seed += 100;
                     println!("@at {mode} {contexts} {context_mode} {keys} {key_size} {threads}");
-                    // Odd seeds deliver in any order, and late.
+                    // Odd seeds deliver late and in any order.
                     let faults = if seed % 200 == 1 {
                         format!("seed={seed},delay=5,reorder=1")
                     } else {
@@ -86,8 +86,8 @@ fn every_supported_mode() {
         return;
     };
     total.summary("modes");
-    // Contexts, context modes and threads, with four kinds of keys where the provider chooses them
-    // and three where it does not.
+    // The factors are contexts, context modes and threads, with four kinds of keys if the provider
+    // chooses them and three otherwise.
     assert_eq!(total.run, 3 * 4 * 2 * (10 * 4 + 10 * 3));
 }
 
@@ -101,7 +101,7 @@ fn refusal() -> String {
     }
 }
 
-/// Shapes that the transport does not serve, each refused with its name.
+/// Shapes that the transport does not support; each refusal names the shape.
 #[test]
 fn every_unsupported_mode() {
     if let Some(tally) = isolated(|| {
@@ -109,7 +109,7 @@ fn every_unsupported_mode() {
         let bits = ["LOCAL", "RAW", "MMU_NOTIFY", "RMA_EVENT", "HMEM"];
         for bit in bits {
             for also in supported() {
-                // The words of old are joined with no others.
+                // The old words cannot be combined with others.
                 if ["BASIC", "SCALABLE"].contains(&also.as_str()) {
                     continue;
                 }
@@ -124,7 +124,7 @@ fn every_unsupported_mode() {
                 tally.refused += 1;
             }
         }
-        // An old mode that stands in the place of the others hides none.
+        // An old word does not hide an unsupported bit.
         for old in ["BASIC", "SCALABLE"] {
             for bit in ["RAW", "MMU_NOTIFY", "RMA_EVENT", "HMEM"] {
                 let mode = format!("{bit},VIRT_ADDR,ALLOCATED,PROV_KEY");
@@ -152,7 +152,7 @@ fn every_unsupported_mode() {
     }
 }
 
-/// Keys of one byte run out after 256, and one that is given back serves again.
+/// Keys of one byte run out after 256, and a returned key is used again.
 #[test]
 fn keys_run_out() {
     alone(|| {
@@ -173,7 +173,7 @@ fn keys_run_out() {
     });
 }
 
-/// Two processes: what is complete is there, though the target makes no progress.
+/// Two processes: a completed operation is visible, although the target makes no progress.
 #[test]
 fn two_processes_in_every_mode() {
     let total = isolated_as(&supported(), |mode| {
@@ -205,8 +205,8 @@ fn two_processes_in_every_mode() {
     }
 }
 
-/// Atomics from one origin take effect in the order of their posts where that was granted, though
-/// they complete in any order.
+/// Atomics from one origin take effect in the order of their posts if the provider granted this
+/// order, even if they complete in another order.
 #[test]
 fn order_in_every_mode() {
     let Some(tally) = isolated(|| {

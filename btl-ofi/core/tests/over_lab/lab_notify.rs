@@ -4,11 +4,12 @@
 use crate::lab::prelude::*;
 
 const SEEDS: u64 = 60;
-/// Puts of one run, and the words of the place that each has.
+/// The number of puts of one run, and the number of words of each put's place.
 const PUTS: usize = 40;
 const PLACE: usize = 16;
 
-/// One run. Returns how often bytes were there before their counter was raised: where that never happens, nothing is shown.
+/// Runs one seed. Returns how often bytes arrived before their counter was raised; if this never happens, the test proves
+/// nothing.
 fn run(seed: u64) -> u32 {
     let mut dice = Dice(seed);
     let faults = format!(

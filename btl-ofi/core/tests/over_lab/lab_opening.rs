@@ -1,5 +1,5 @@
-//! Opening the transport over a provider that fails at one call of it: the call and its error are named,
-//! and nothing stays open.
+//! The transport opens over a provider that fails at one of its calls: the error names the call and its
+//! code, and no object stays open.
 
 use crate::lab::prelude::*;
 
@@ -7,8 +7,8 @@ const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
 
-/// Opens the transport over a provider whose `step` fails the `at`-th time with `code`, if it comes to
-/// that.
+/// Opens the transport over a provider whose `step` fails the `at`-th time with `code`, if the step is
+/// reached.
 fn open_failing(
     (step, contexts): (&str, &str),
     at: u64,
@@ -25,7 +25,8 @@ fn open_failing(
     try_open(&o, ThreadLevel::Single)
 }
 
-/// Steps of opening, the calls that take them, contexts, and how often each is taken.
+/// The steps of opening, the calls of the steps, the contexts, and the number of times that each
+/// step is taken.
 const STEPS: [(&str, &str, &str, u64); 15] = [
     ("fabric", "fi_fabric", "1", 1),
     ("domain", "fi_domain", "1", 1),
@@ -44,8 +45,8 @@ const STEPS: [(&str, &str, &str, u64); 15] = [
     ("getname", "fi_getname", "4", 1),
 ];
 
-/// Every call of opening fails once, with and without a scalable endpoint: what was open by then is
-/// closed.
+/// Every call of opening fails once, with and without a scalable endpoint: the transport closes all
+/// objects that were open.
 #[test]
 fn opening_fails_at_each_step() {
     let Some(tally) = isolated(|| {
@@ -54,7 +55,7 @@ fn opening_fails_at_each_step() {
         for (step, call, contexts, times) in STEPS {
             for code in [12, 22, 38, 19] {
                 let mut failed = 0;
-                // Until it is not taken so often, and so nothing is in the way.
+                // The loop ends when the step is not reached that often, so the opening succeeds.
                 let t = loop {
                     match open_failing((step, contexts), failed + 1, code) {
                         Ok(t) => break t,
@@ -88,7 +89,7 @@ fn opening_fails_at_each_step() {
                     );
                 }
             }
-            // Another try is another call.
+            // A second try makes another call.
             t.connect(t.address(), at).unwrap();
             assert_eq!(t.stats().endpoints, 3);
             t.close().unwrap();
@@ -118,7 +119,7 @@ fn opening_fails_at_each_step() {
     assert_eq!(tally.refused, calls * 4 + 3 + 2);
 }
 
-/// Endpoints of other types are passed over, and refused where there are no others.
+/// The transport skips endpoints of other types, and refuses the provider if it has no usable type.
 #[test]
 fn other_types_of_endpoints_are_refused() {
     let Some(tally) = isolated(|| {
@@ -150,7 +151,7 @@ fn other_types_of_endpoints_are_refused() {
     assert_eq!((tally.run, tally.refused), (2, 3));
 }
 
-/// `btl_ofi_rd_num` receives are posted.
+/// The transport posts `btl_ofi_rd_num` receives.
 #[test]
 fn as_many_receives_are_posted_as_asked_for() {
     alone(|| {

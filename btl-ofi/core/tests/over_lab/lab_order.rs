@@ -1,17 +1,17 @@
-//! Puts that go by order: over a provider whose bytes come after their completion, and whose reads come behind puts, an
-//! operation that completes is visible, by its callback, by a flush, and by what follows it.
+//! Puts confirmed by order: the provider's bytes come after their completion, and its reads come behind puts. A
+//! completed operation is visible after its callback, after a flush, and to later operations.
 
 use crate::lab::prelude::*;
 
 const SEEDS: u64 = 120;
 const BATCH: u64 = 40;
-/// Puts with a callback in each run.
+/// The number of puts with a callback in each run.
 const PUTS: usize = 200;
 
 struct Script {
     contexts: usize,
     threads: usize,
-    /// One-sided, or messages of the host too.
+    /// The mode: one-sided only, or also messages of the host.
     mode: i32,
     pairs: Vec<(&'static str, String)>,
 }
@@ -48,7 +48,7 @@ fn script(seed: u64) -> Script {
     }
 }
 
-/// A put whose callback looks at its target.
+/// A put whose callback reads its target.
 struct Put {
     at: *const u64,
     value: u64,
@@ -65,7 +65,8 @@ impl Ended for Put {
     }
 }
 
-/// Puts with callbacks, between others without, to places of their own. Returns how many were not visible once.
+/// Makes puts with callbacks, between puts without, to separate places. Returns the number of puts that were
+/// invisible at a check.
 fn put_and_look(t: &Transport, peers: &[NonNull<Endpoint>], h: &Handle, dice: &mut Dice) -> usize {
     let source: Vec<u64> = (0..2 * PUTS).map(|_| dice.next() | 1).collect();
     let place = |i: usize| h.base() + 8 * i as u64;
@@ -84,7 +85,7 @@ fn put_and_look(t: &Transport, peers: &[NonNull<Endpoint>], h: &Handle, dice: &m
             t.progress();
         }
     }
-    // Callbacks need no flush.
+    // The callbacks need no flush.
     while puts.iter().any(|p| p.calls.load(Ordering::Relaxed) == 0) {
         t.progress();
     }
@@ -127,7 +128,7 @@ fn run(script: &Script, seed: u64) -> Tally {
     let region = register(&target, &mut window, Access::all());
     let handle = region.handle();
     let mut tally = Tally::from(());
-    // The target executes what comes by message.
+    // The target executes operations that come by message.
     let (told, kept) = attended(&target, || {
         let ends = judged_shares(script.threads, 4, |slots, thread| {
             Judge::new(&t, &peers, handle, slots, seed + thread as u64, &losses)

@@ -1,9 +1,9 @@
-//! Puts that go by order when nothing confirms them: reads that fail, that never end, that end late; and providers and
-//! peers that are refused.
+//! Puts that need a confirming read and get none: reads that fail, never end, or end late; and providers and peers
+//! that are refused.
 
 use crate::lab::prelude::*;
 
-/// A read that fails, or never ends: the puts that it covers are reported as failed, once each, and no others.
+/// A read fails, or never ends: exactly the puts that it covers are reported as failed, once each.
 #[test]
 fn puts_that_nothing_confirms_fail_once() {
     alone(|| {
@@ -67,7 +67,7 @@ fn puts_that_nothing_confirms_fail_once() {
     });
 }
 
-/// A peer is released while a read from it is outstanding, which may end later: its place is not given to another peer.
+/// A peer is released while a read from it is outstanding, which may end later: no other peer gets its place.
 #[test]
 fn a_released_peer_keeps_its_place_while_a_read_names_it() {
     alone(|| {
@@ -99,7 +99,7 @@ fn a_released_peer_keeps_its_place_while_a_read_names_it() {
     });
 }
 
-/// What is refused, and why.
+/// Providers and peers that cannot be used by order are refused, with the reason.
 #[test]
 fn what_cannot_go_by_order_is_refused() {
     alone(|| {
@@ -116,7 +116,7 @@ fn what_cannot_go_by_order_is_refused() {
             &[by_order[0], by_order[1], ("MODE", "CONTEXT")],
             "claims the contexts",
         );
-        // A peer that confirms by itself publishes no word.
+        // A peer whose puts its own provider confirms publishes no word for reads.
         shape(&[]);
         let other = open("lab", ThreadLevel::Single, &[]);
         shape(&by_order);

@@ -1,18 +1,18 @@
-//! Large transfers over several rails of a provider that fails by script on all rails but the first: every transfer is done,
-//! once, with all its bytes, however its rails fail.
+//! Large transfers over several rails of a provider that fails by script on all rails but the first: every transfer is
+//! executed once, with all its bytes, however the rails fail.
 
 use crate::lab::prelude::*;
 
 const SEEDS: u64 = 120;
 const BATCH: u64 = 30;
-/// Bytes of a slot of the window: a transfer has one for itself.
+/// The bytes of a slot of the window; each transfer has its own slot.
 const SLOT: usize = 400_000;
 const SLOTS: usize = 6;
 const EPOCHS: usize = 3;
-/// EIO, EINVAL, ECONNRESET, ESHUTDOWN.
+/// The errors are EIO, EINVAL, ECONNRESET and ESHUTDOWN.
 const ERRORS: [u32; 4] = [5, 22, 104, 108];
 
-/// A shape, from a seed alone. `silent`: the rails stop without a word.
+/// A shape, which depends only on a seed. With `silent`, the rails stop without an error.
 fn script(seed: u64, silent: bool) -> Vec<(&'static str, String)> {
     let mut dice = Dice(seed);
     let bits = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
@@ -56,7 +56,7 @@ fn script(seed: u64, silent: bool) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// A transfer to or from one slot, with what it must move.
+/// A transfer to or from one slot, with its expected bytes.
 struct Transfer {
     put: bool,
     slot: usize,
@@ -73,14 +73,15 @@ struct Worker<'a> {
     handle: Handle,
     slots: std::ops::Range<usize>,
     dice: Dice,
-    /// What its slots hold.
+    /// The expected content of the worker's slots.
     model: Vec<Vec<u8>>,
-    /// Whether transfers are small: the provider looks at all bytes of an outstanding one at every poll.
+    /// Whether transfers are small, because the provider reads all bytes of an outstanding transfer at
+    /// every poll.
     few: bool,
 }
 
 impl Worker<'_> {
-    /// Transfers to all slots, at once, and a flush. Returns how many there were.
+    /// Makes transfers to all slots at the same time, and a flush. Returns the number of transfers.
     fn epoch(&mut self) -> u64 {
         let slots = self.slots.clone();
         let mut transfers: Vec<Transfer> = slots
@@ -124,7 +125,8 @@ impl Worker<'_> {
                 "the buffer of slot {slot}"
             );
             let window = self.handle.base() as usize + slot * SLOT;
-            // SAFETY: the window outlives the transport, and nothing that writes to this slot is outstanding.
+            // SAFETY: the window outlives the transport, and no operation that writes to this slot is
+            // outstanding.
             let held = unsafe { std::slice::from_raw_parts(window as *const u8, SLOT) };
             assert!(held == self.model[at], "slot {slot}");
         }
@@ -213,7 +215,8 @@ fn rails_fail() {
     }
 }
 
-/// Rails that stop without a word are given up after some seconds, while the first interface answers.
+/// Rails that stop without an error are given up after some seconds, while the first interface
+/// answers.
 #[test]
 fn rails_are_silent() {
     if let Some(total) = isolated_seeds((1, 2), 2, |seed| one_seed(seed, true)) {
@@ -222,11 +225,11 @@ fn rails_are_silent() {
     }
 }
 
-/// A peer that is released with an operation outstanding, and connected again.
+/// A peer is released with an operation outstanding, and connected again.
 #[test]
 fn rails_are_used_again() {
     alone(|| {
-        // The first interface says nothing of the first operation.
+        // The first interface never answers the first operation.
         shape(&[("DOMAINS", "2"), ("FAULTS", "seed=1,silent=1")]);
         let rails = [("btl_ofi_rails", Value::str("auto"))];
         let t = open("lab", ThreadLevel::Single, &rails);
@@ -242,7 +245,7 @@ fn rails_are_used_again() {
             // SAFETY: connected once.
             assert_eq!(unsafe { t.disconnect(peer) }, status, "{size} bytes");
         }
-        // In pieces, which only transfers over rails have.
+        // The transfer was made in pieces, which only transfers over rails have.
         let completed = t.stats().completed;
         assert!(completed > 2, "{completed} operations");
         assert!(window == source);

@@ -1,16 +1,16 @@
-//! Regions over providers that give memory inside a registered region that region's key: each region is its own, whatever
-//! carries an operation, and whichever is closed first.
+//! Regions over providers that assign the key of a registered region to memory inside it: each region keeps its own
+//! rights and end, with every carrier, and in any order of closing.
 
 use crate::lab::prelude::*;
 
 const MODE: (&str, &str) = ("MR_MODE", "VIRT_ADDR,ALLOCATED,PROV_KEY");
-/// Longer than what travels as a message.
+/// A number of words that is too long for a message.
 const LONG: usize = 1024;
-/// Words of the outer region, and the first word of the inner one.
+/// The words of the outer region, and the first word of the inner region.
 const WORDS: usize = 4 * LONG;
 const INNER: usize = LONG;
 
-/// An origin and the target that it puts to and gets from. They may be one transport.
+/// An origin and the target of its puts and gets. Both may be one transport.
 struct Pair<'a> {
     t: &'a Transport,
     target: &'a Transport,
@@ -18,7 +18,7 @@ struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// How an operation ends: by its call, or by its callback.
+    /// The outcome of an operation: from its call, or from its callback.
     fn outcome(&self, mut post: impl FnMut(Option<Completion>) -> Status) -> Status {
         let seen = Seen::default();
         let deadline = Patience::new();
@@ -39,7 +39,7 @@ impl Pair<'_> {
         while seen.all() == 0 {
             turn();
         }
-        // A failure is told by the next flush too, or by none.
+        // The next flush may report a failure too.
         let _ = self.t.flush(None);
         seen.status()
     }
@@ -63,7 +63,7 @@ impl Pair<'_> {
         self.outcome(|done| self.t.atomic_fop(self.peer, local, at, h, add, 1, done))
     }
 
-    /// Every kind of operation on the first words of a region, of every size that goes another way.
+    /// Makes every kind of operation on the first words of a region, with a size for each carrier.
     fn serves(&self, h: &Handle, value: u64, what: &str) {
         for size in [1, LONG] {
             let source = vec![value; size];
@@ -81,7 +81,7 @@ impl Pair<'_> {
         assert_eq!(old, value, "{what}");
     }
 
-    /// What the target executes is refused on a region that is closed. (The provider's registration may live on.)
+    /// The target refuses its own operations on a closed region. (The provider's registration may live on.)
     fn refuses(&self, h: &Handle, what: &str) {
         let mut old = 0;
         assert_eq!(self.fetch_add(h, &mut old), Status::PERM, "{what}");
@@ -133,7 +133,7 @@ fn nest(pair: &Pair<'_>, what: &str) {
     }
 }
 
-/// Between two transports, and from each one to itself.
+/// Tests between two transports, and from each one to itself.
 fn between(target: &Transport, t: &Transport) {
     for (t, target, what) in [(t, target, "another"), (t, t, "itself")] {
         let peer = t.connect(target.address(), 0).unwrap();
@@ -143,7 +143,8 @@ fn between(target: &Transport, t: &Transport) {
     }
 }
 
-/// The provider shares keys; the target executes atomics and small transfers, which come by message.
+/// The provider assigns equal keys; the target executes atomics and small transfers, which come by
+/// message.
 #[test]
 fn regions_of_one_key_are_each_their_own() {
     alone(|| {
@@ -156,11 +157,11 @@ fn regions_of_one_key_are_each_their_own() {
     });
 }
 
-/// A name by which the table of quirks knows the imitated provider.
+/// The name of the imitated provider in the table of quirks.
 const IMITATED: &str = "lab-verbs-ofi_rxm";
 
-/// As rxm over verbs: delivery means sent, reads are ordered behind puts if the user asks for that, keys are shared, and
-/// a domain with atomics forgets a region around another.
+/// A provider like rxm over verbs: delivery means sent, reads are ordered behind puts if the user asks for this order,
+/// keys are shared, and a domain with atomics forgets a region around another region.
 const LIKE_RXM: [(&str, &str); 6] = [
     MODE,
     ("NAME", IMITATED),
@@ -185,7 +186,7 @@ fn rxm_over_verbs_keeps_order_and_regions() {
         t.close().unwrap();
         target.close().unwrap();
 
-        // Without the order, nothing tells that a put has arrived.
+        // Without the order, the transport cannot detect that a put has arrived.
         let mut unordered = LIKE_RXM;
         unordered[3] = ("READ_ORDER", "0");
         shape(&unordered);

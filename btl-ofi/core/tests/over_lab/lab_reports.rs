@@ -1,8 +1,9 @@
-//! What the error function is told of failed operations whose callbacks say so, too.
+//! The reports of the error function about failed operations whose callbacks report the failure
+//! too.
 
 use crate::lab::prelude::*;
 
-/// A transport over the provider, with these faults, whose reports are kept.
+/// A transport over the provider with these faults; the test keeps its reports.
 fn reporting(faults: &str, every: bool) -> (Transport, Box<Reports>) {
     shape(&[("FAULTS", faults)]);
     let mut options = options(&[
@@ -21,7 +22,7 @@ fn reporting(faults: &str, every: bool) -> (Transport, Box<Reports>) {
 struct Own<'a> {
     t: &'a Transport,
     peer: NonNull<Endpoint>,
-    // Closed before the window goes.
+    // The region is closed before the window is freed.
     region: Region,
     window: Box<[u64]>,
     word: Box<u64>,
@@ -39,7 +40,7 @@ impl Own<'_> {
         }
     }
 
-    /// Puts the word there.
+    /// Puts the word to the window.
     fn put(&self, done: Option<Completion>) -> Status {
         let h = self.region.handle();
         let word = ptr::from_ref(&*self.word).cast_mut().cast();
@@ -47,7 +48,8 @@ impl Own<'_> {
     }
 }
 
-/// The reports of a transport whose first operation fails, a put with a callback, and whose second does not.
+/// The reports of a transport whose first operation, a put with a callback, fails, and whose second
+/// succeeds.
 fn reports(every: bool) -> Vec<String> {
     let (t, reports) = reporting("nth=1", every);
     let own = Own::of(&t);
@@ -77,7 +79,8 @@ fn every_failure_is_reported_where_asked_for() {
     });
 }
 
-/// What was posted before a queue can no longer be read is reported, and so is the module, once.
+/// A queue can no longer be read: the operations posted before are reported, and so is the module,
+/// once.
 #[test]
 fn a_queue_that_cannot_be_read_ends_the_module() {
     alone(|| {
@@ -103,7 +106,7 @@ fn a_queue_that_cannot_be_read_ends_the_module() {
     });
 }
 
-/// What a callback does that waits for its host.
+/// The state of a callback that waits for its host.
 #[derive(Default)]
 struct Blocked {
     entered: AtomicBool,
@@ -119,7 +122,7 @@ impl Ended for Blocked {
     }
 }
 
-/// A callback of a failed operation that waits for its host does not keep the host from closing.
+/// A callback of a failed operation waits for its host; the host can still close the transport.
 #[test]
 fn a_callback_that_blocks_does_not_block_closing() {
     alone(|| {

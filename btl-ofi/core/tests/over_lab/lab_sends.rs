@@ -1,5 +1,5 @@
-//! Two-sided messages over the test provider: sends and receives refused, late and in any order, small queues, and errors. Each
-//! message that was taken arrives once, complete and in order, as long as the peer lives.
+//! Two-sided messages over the lab provider: sends and receives that are refused, late and in any order, small queues, and
+//! errors. Each accepted message arrives once, complete and in order, as long as the peer lives.
 
 use crate::lab::prelude::*;
 
@@ -7,7 +7,7 @@ const SEEDS: u64 = 120;
 const BATCH: u64 = 30;
 const MANY: usize = 300;
 
-/// What came, in order.
+/// The received messages, in order.
 struct Came {
     next: AtomicUsize,
     wrong: Mutex<Vec<String>>,
@@ -101,7 +101,7 @@ fn one_seed(seed: u64) -> Tally {
             insist(&mut || a.put(peer, local, h.base() + 8 * i as u64, &h, 8, None));
         }
     }
-    // What is behind the last message also comes with a later one.
+    // Operations behind the last message may come with a later message.
     let done = || window_is_done(&a);
     while came.next.load(Ordering::Relaxed) < MANY || !done() {
         assert!(
@@ -140,7 +140,7 @@ fn messages_survive_faults() {
     }
 }
 
-/// Providers whose messages the transport cannot use are refused in the two-sided modes.
+/// The two-sided modes refuse providers whose messages the transport cannot use.
 #[test]
 fn unusable_messages() {
     alone(|| {

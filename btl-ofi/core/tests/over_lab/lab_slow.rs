@@ -1,5 +1,5 @@
-//! Peers that live, and take longer than `btl_ofi_peer_timeout` for one operation: those behind a slow link, and those that are slow
-//! to copy what comes for their device memory.
+//! Living peers that need longer than `btl_ofi_peer_timeout` for one operation: peers behind a slow link, and peers that
+//! copy slowly for their device memory.
 
 use crate::lab::prelude::*;
 
@@ -35,7 +35,7 @@ fn put(
     insist(t, || t.put(peer, local, at, h, size, seen.completion()));
 }
 
-/// A peer that answers nothing is given up after the time, and after as much more as a long put takes over a slow link.
+/// A peer that never answers is given up after the timeout plus the time that a long put takes over a slow link.
 #[test]
 fn a_long_put_has_more_time() {
     alone(|| {
@@ -54,7 +54,7 @@ fn a_long_put_has_more_time() {
                 t.progress();
                 assert!(patience.lasts(), "it is not noticed");
             }
-            // Less than an interval may be missing, which began before the put.
+            // The measured time may be less by an interval, which began before the put.
             let lasted = begun.elapsed().as_millis() as u64;
             assert!(lasted + 10 >= least, "{bytes} bytes after {lasted} ms");
             assert_eq!((seen.both(), seen.status()), ((0, 1), Status::UNREACH));
@@ -63,7 +63,8 @@ fn a_long_put_has_more_time() {
     });
 }
 
-/// A put to device memory whose owner makes some fragments now and then: each in time, all of them not.
+/// A put to device memory whose owner makes some fragments now and then: each fragment is in time, the
+/// whole put is not.
 #[test]
 fn fragments_prove_life() {
     const BYTES: usize = 16 << 20;
@@ -96,7 +97,8 @@ fn fragments_prove_life() {
         assert_eq!((seen.succeeded(), failure(peer)), (1, None));
         assert!(begun.elapsed().as_millis() as u64 > 2 * TIME);
         assert!(window.iter().all(|word| *word == 7));
-        // Some checks find nothing outstanding. Then the owner makes no further progress.
+        // Some checks find no outstanding operation. Afterwards the owner makes no further
+        // progress.
         let begun = Instant::now();
         while begun.elapsed().as_millis() < 50 {
             t.progress();

@@ -1,4 +1,4 @@
-//! Programs over the lab provider (`tests/lab-provider`), each test in processes of its own.
+//! Programs over the lab provider (`tests/lab-provider`); each test runs in separate processes.
 
 #![allow(
     clippy::unwrap_used,

@@ -22,14 +22,14 @@ impl Block {
     }
 
     fn write(&self, value: u64) {
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks the access.
         self.bytes.with_mut(|b| unsafe { *b = value });
     }
 
-    /// The target's part: adds 1 to the bytes, as the command asks, and answers.
+    /// The target's part: adds 1 to the bytes and answers.
     fn serve(&self) {
         let value = self.bytes.with(|b| {
-            // SAFETY: loom checks it.
+            // SAFETY: loom checks the access.
             unsafe { *b }
         });
         self.write(value + 1);
@@ -41,8 +41,8 @@ impl Block {
     }
 }
 
-/// Two rings want one block: one of them has it at a time, the target included, and the second finds it idle once
-/// the first has read its result. The first takes it again if the second did not.
+/// Two rings want one block: one ring with its target has the block at a time, and the second ring finds it idle
+/// once the first has read its result. The first ring takes the block again if the second did not.
 #[test]
 fn a_block_serves_one_ring_at_a_time() {
     check(|| {
@@ -74,7 +74,7 @@ fn a_block_serves_one_ring_at_a_time() {
         while block.slot.answered(0).is_none() {
             thread::yield_now();
         }
-        // SAFETY: loom checks it.
+        // SAFETY: loom checks the access.
         block.bytes.with(|b| assert_eq!(unsafe { *b }, 11));
         let idle = block.owner.release(busy);
         if let Some(busy) = block.owner.retake(idle) {
@@ -86,8 +86,8 @@ fn a_block_serves_one_ring_at_a_time() {
     });
 }
 
-/// A ring whose process is gone leaves its block in use: another takes it once nothing is left to execute, and then
-/// the target is done with the bytes.
+/// The process of a ring is dead and its block is in use: another ring takes the block once no command is left to
+/// execute; the target no longer accesses the bytes then.
 #[test]
 fn a_block_of_the_dead_is_taken_after_its_last_answer() {
     check(|| {

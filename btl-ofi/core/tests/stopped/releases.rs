@@ -1,9 +1,10 @@
-//! Stopped peers that are released, and living ones that a limit lets be.
+//! Stopped peers that are released, and living peers that a timeout does not affect.
 
 use super::*;
 
-/// Stopped peers that are released one after the other: the first is waited for (5 s of polling), the others, the
-/// flush and closing are not. Decided by processor time, which other processes cannot lengthen.
+/// Stopped peers are released one after the other: the transport waits for the first (5 s of polling), but not
+/// for the others, in the flush, or in closing. The test measures processor time, which other processes cannot
+/// lengthen.
 #[test]
 fn releasing_stopped_peers_waits_once() {
     let t = open("sockets", ThreadLevel::Single, &[]);
@@ -35,7 +36,8 @@ fn releasing_stopped_peers_waits_once() {
     t.close().unwrap();
 }
 
-/// A flush of all peers that runs out of time says so: what is released after it is not waited for again.
+/// A flush of all peers runs out of time: the transport reports this, and does not wait again for peers
+/// that are released afterwards.
 #[test]
 fn releasing_after_a_flush_in_vain_waits_no_more() {
     let t = open("sockets", ThreadLevel::Single, &[]);
@@ -58,7 +60,7 @@ fn releasing_after_a_flush_in_vain_waits_no_more() {
 
 #[test]
 fn a_limit_lets_the_living_be() {
-    // Traffic goes on for several times the limit, and nobody is given up.
+    // Traffic continues for several times the timeout, and no peer is given up.
     let limit = Value::Unsigned(LIMIT / 4);
     let t = open(
         "sockets",
@@ -76,7 +78,7 @@ fn a_limit_lets_the_living_be() {
         });
         fetch(&t, &target, &mut out, &seen);
         assert_eq!(t.flush(None), Status::SUCCESS);
-        // Away for longer than the limit, with something outstanding or not.
+        // The target stops for longer than the timeout, with and without outstanding operations.
         fetch(&t, &target, &mut out, &seen);
         std::thread::sleep(Duration::from_millis(LIMIT / 2));
         assert_eq!(t.flush(None), Status::SUCCESS);

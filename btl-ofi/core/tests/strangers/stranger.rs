@@ -1,11 +1,12 @@
-//! An endpoint of a process that is not of the job: it uses libfabric alone, and knows the address of a target's endpoint.
+//! An endpoint of a process outside the job: the process uses libfabric alone, and knows the address of a target's
+//! endpoint.
 
 use std::ffi::{CString, c_void};
 use std::ptr;
 
 use libfabric_sys as ffi;
 
-/// Messages that it may receive at a time, and the words of each.
+/// The number of posted receives, and the words of each.
 const RECEIVES: usize = 8;
 const WORDS: usize = 20_000;
 
@@ -20,12 +21,12 @@ pub(crate) struct Stranger {
     buffers: Vec<Box<[u64]>>,
     /// Messages that the provider still reads, by their number.
     sent: Vec<Option<Box<[u64]>>>,
-    /// Sends that have ended, and messages that came.
+    /// The number of sends that have ended, and the received messages.
     pub(crate) ended: usize,
     pub(crate) came: Vec<Vec<u64>>,
-    /// Whether it takes further messages.
+    /// Whether the stranger receives further messages.
     pub(crate) takes: bool,
-    /// What the last read or write came to: its bytes, or an error.
+    /// The outcome of the last read or write.
     accessed: Option<Result<(), i32>>,
 }
 
@@ -46,7 +47,7 @@ impl Stranger {
         let (mut av, mut cq, mut ep) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         let mut address = 0;
         let name = CString::new(provider).unwrap();
-        // SAFETY: every call gets live objects and complete attributes, in the order that the man pages ask for.
+        // SAFETY: every call gets live objects and complete attributes, in the order that the man pages require.
         unsafe {
             let hints = ffi::fi_dupinfo(ptr::null());
             (*(*hints).fabric_attr).prov_name = libc::strdup(name.as_ptr());
@@ -104,10 +105,10 @@ impl Stranger {
         stranger
     }
 
-    /// The address of its own endpoint.
+    /// The address of the stranger's endpoint.
     pub(crate) fn name(&self) -> Vec<u8> {
         let (mut name, mut length) = (vec![0u8; 64], 64);
-        // SAFETY: a live endpoint, and room for `length` bytes.
+        // SAFETY: the endpoint is live, and the buffer has room for `length` bytes.
         good(unsafe { ffi::fi_getname(self.ep, name.as_mut_ptr().cast(), &mut length) });
         name.truncate(length);
         name
@@ -117,7 +118,7 @@ impl Stranger {
         let buffer = &mut self.buffers[number];
         let (at, size) = (buffer.as_mut_ptr().cast(), size_of_val(&**buffer));
         let context = ptr::without_provenance_mut(RECEIVE | number);
-        // SAFETY: a live endpoint; the buffer stays until the endpoint is closed.
+        // SAFETY: the endpoint is live; the buffer stays until the endpoint is closed.
         let rc = unsafe {
             let receive = (*(*self.ep).msg).recv.unwrap();
             let none = ptr::null_mut();
@@ -126,12 +127,13 @@ impl Stranger {
         assert_eq!(rc, 0, "fi_recv");
     }
 
-    /// Sends words; false if the provider takes nothing at the moment.
+    /// Sends words; false if the provider accepts no send at the moment.
     pub(crate) fn try_to_send(&mut self, words: &[u64]) -> bool {
         let words: Box<[u64]> = words.into();
         let context = ptr::without_provenance_mut(SEND | self.sent.len());
         let (at, size) = (words.as_ptr().cast(), size_of_val(&*words));
-        // SAFETY: a live endpoint; the words stay until the send ends, or the endpoint is closed.
+        // SAFETY: the endpoint is live; the words stay until the send ends, or the endpoint is
+        // closed.
         let rc = unsafe {
             let send = (*(*self.ep).msg).send.unwrap();
             send(self.ep, at, size, ptr::null_mut(), self.target, context)
@@ -143,25 +145,26 @@ impl Stranger {
         rc == 0
     }
 
-    /// Whether the provider has messages that it has not sent.
+    /// Whether the provider holds messages that it has not sent.
     pub(crate) fn is_sending(&self) -> bool {
         self.ended < self.sent.len()
     }
 
-    /// Gives back what it keeps of messages that have left.
+    /// Forgets all messages, which have left, and frees their memory.
     pub(crate) fn forget(&mut self) {
         assert!(!self.is_sending());
         (self.sent, self.ended) = (Vec::new(), 0);
     }
 
-    /// Messages that have left no longer count as this process's memory; the others stay.
+    /// Frees the memory of received and of sent messages, so that it does not count as this process's
+    /// memory; keeps messages that are still being sent.
     pub(crate) fn drop_sent(&mut self) {
         self.came = Vec::new();
         self.sent.retain(Option::is_some);
         self.sent.shrink_to_fit();
     }
 
-    /// Reads what ended. Errors of sends are no matter.
+    /// Reads completions. Errors of sends are ignored.
     pub(crate) fn poll(&mut self) {
         let mut entry = ffi::fi_cq_msg_entry {
             op_context: ptr::null_mut(),
@@ -169,13 +172,14 @@ impl Stranger {
             len: 0,
         };
         loop {
-            // SAFETY: a live queue, and room for one entry.
+            // SAFETY: the queue is live, and the buffer has room for one entry.
             let n = unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) };
             let (context, failed) = if n == 1 {
                 (entry.op_context.addr(), None)
             } else if n == -(ffi::FI_EAVAIL as isize) {
                 let mut error = ffi::fi_cq_err_entry::default();
-                // SAFETY: a live queue, and a complete entry without room for more.
+                // SAFETY: the queue is live, and the entry is complete, without room for error
+                // data.
                 assert_eq!(unsafe { ffi::fi_cq_readerr(self.cq, &mut error) }, 1);
                 (error.op_context.addr(), Some(error.err))
             } else {
@@ -200,7 +204,8 @@ impl Stranger {
         }
     }
 
-    /// Reads a word of the target by a registration key, or writes it, while `progress` is made. Whether that was done.
+    /// Reads a word of the target by a registration key, or writes the word, while `progress` runs. Returns whether the
+    /// access succeeded.
     pub(crate) fn access(
         &mut self,
         (word, writes): (&mut u64, bool),
@@ -211,7 +216,8 @@ impl Stranger {
         let (at, context) = (ptr::from_mut(word), ptr::without_provenance_mut(ACCESS));
         let (ep, to, none) = (self.ep, self.target, ptr::null_mut::<c_void>());
         loop {
-            // SAFETY: a live endpoint; the word stays, because this waits for the end.
+            // SAFETY: the endpoint is live; the word stays, because this call waits for the
+            // completion.
             let rc = unsafe {
                 let rma = &*(*ep).rma;
                 match writes {
@@ -243,7 +249,7 @@ impl Stranger {
 
 impl Drop for Stranger {
     fn drop(&mut self) {
-        // SAFETY: the objects are live and closed once, those that depend on others first.
+        // SAFETY: the objects are live and closed once; dependent objects are closed first.
         unsafe {
             ffi::fi_close(self.ep.cast());
             ffi::fi_close(self.cq.cast());

@@ -1,4 +1,4 @@
-//! Messages as a process would make them that has read the transport's source (`core/src/fabric/msg/wire.rs`).
+//! Messages that a process could build from the transport's source (`core/src/fabric/msg/wire.rs`).
 
 /// Kinds of messages, and codes of commands.
 pub(crate) const BATCH: u32 = 1;
@@ -8,14 +8,14 @@ pub(crate) const UNANSWERED: u32 = 6;
 pub(crate) const PUT: u64 = 3 << 16;
 pub(crate) const GET: u64 = 4 << 16;
 pub(crate) const APPLY: u64 = 7 << 16;
-/// Words of a header, and the number of a client that does not know it.
+/// The words of a header, and the client number of a message whose sender does not know its number.
 pub(crate) const HEADER: usize = 6;
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
-/// A line to a target, as the origin knows it.
+/// A line to a target, from the origin's side.
 #[derive(Clone, Copy)]
 pub(crate) struct Line {
-    /// The target's key, or what is taken for it.
+    /// The target's key, or a forged key.
     pub(crate) key: u64,
     pub(crate) cookie: u64,
     pub(crate) number: u32,
@@ -26,8 +26,8 @@ fn pair(low: u32, high: u32) -> u64 {
     u64::from(low) | u64::from(high) << 32
 }
 
-/// A message with these words behind its header, and with a number of entries and of words of
-/// results.
+/// A message with the given words behind its header, and with the numbers of entries and of result
+/// words.
 pub(crate) fn message(
     line: Line,
     (kind, sequence): (u32, u32),
@@ -46,7 +46,7 @@ pub(crate) fn message(
     words
 }
 
-/// A message that introduces its sender as it did before there were keys.
+/// The introduction message of an earlier version without keys.
 pub(crate) fn without_keys(introduction: &[u64]) -> Vec<u64> {
     let mut words = introduction[1..].to_vec();
     words.remove(HEADER - 1);

@@ -1,8 +1,9 @@
-//! Transfers of any size and place among atomics, beside a model of the window.
+//! Transfers of any size and place among atomics, compared with a model of the window.
 
 use super::*;
 
-/// One thread's share: puts, gets and additions on its own part of the window, beside a model.
+/// One thread's operations: puts, gets and additions on its own part of the window, compared with a
+/// model.
 pub(crate) fn matches_the_model(
     t: &Transport,
     peer: NonNull<Endpoint>,
@@ -16,7 +17,7 @@ pub(crate) fn matches_the_model(
     let told = Seen::default();
     let (mut due, mut added) = (0, 0);
     for _ in 0..rounds {
-        // Parts that no other operation of the round has.
+        // Parts of the window that no other operation of the round accesses.
         let mut at = 0;
         let mut puts: Vec<(usize, Vec<u8>)> = Vec::new();
         let mut gets: Vec<(usize, Vec<u8>)> = Vec::new();
@@ -99,8 +100,8 @@ pub(crate) fn matches_the_model(
     added
 }
 
-/// Sizes, alignments, with and without callbacks, among atomics: a target that makes progress, one that
-/// pauses again and again, and the process itself.
+/// Transfers of all sizes and alignments, with and without callbacks, among atomics: to a target that
+/// makes progress, to a target that pauses repeatedly, and to the process itself.
 #[test]
 fn random_transfers() {
     for (seed, pausing) in [
@@ -128,7 +129,7 @@ fn random_transfers() {
     }
 }
 
-/// Threads that share a context at one end, and make progress together at the other.
+/// Threads share a context at one end, and make progress together at the other end.
 #[test]
 fn threads() {
     const EACH: usize = 16 * 1024;

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A target process that is stopped and goes on at any moment, also while it makes a transfer: each is made
-/// once, and what a later one wrote stays.
+/// A target process is stopped and continued at any time, also during a transfer: each transfer is executed
+/// once, and no earlier transfer overwrites the bytes of a later one.
 #[test]
 fn a_target_that_is_stopped_again_and_again() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -15,7 +15,7 @@ fn a_target_that_is_stopped_again_and_again() {
             let mut numbers = Numbers(5);
             while !over.load(Ordering::Relaxed) {
                 for signal in [libc::SIGSTOP, libc::SIGCONT] {
-                    // SAFETY: our own child, not yet waited for.
+                    // SAFETY: the process is this test's child and has not been waited for.
                     unsafe { libc::kill(pid as libc::pid_t, signal) };
                     thread::sleep(Duration::from_micros(numbers.below(300) as u64));
                 }
@@ -33,8 +33,8 @@ fn a_target_that_is_stopped_again_and_again() {
     t.close().unwrap();
 }
 
-/// A target that is stopped is written to and read all the same; one that is killed fails what was handed
-/// over to it, once, and nothing else.
+/// Puts to and gets from a stopped target still complete. When a target is killed, only the operations
+/// that were posted to its ring fail, each once.
 #[test]
 fn stopped_and_killed_targets() {
     let t = open(near(), ThreadLevel::Single, &[]);
@@ -43,7 +43,7 @@ fn stopped_and_killed_targets() {
         .collect();
     let signal = |target: &Target<'_>, signal| {
         let pid = target.child.id() as libc::pid_t;
-        // SAFETY: our own child, not yet waited for.
+        // SAFETY: the process is this test's child and has not been waited for.
         let sent = unsafe { libc::kill(pid, signal) };
         assert_eq!(sent, 0);
     };
@@ -68,7 +68,8 @@ fn stopped_and_killed_targets() {
     }
     signal(&targets[0], libc::SIGCONT);
     assert_eq!(targets[0].sees(0, 0).0, 39);
-    // Handed over once more, if it makes progress in time; killed with as much as there is.
+    // The operations go to the target's ring again if the target makes progress in time; the target
+    // is killed with as many as possible.
     let told = Seen::default();
     let mut posted = 0;
     signal(&targets[0], libc::SIGSTOP);

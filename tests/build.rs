@@ -1,5 +1,5 @@
 //! Compiles the C programs of `c/`: the host and the plugin, each of this ABI and of the imagined next one,
-//! and the plugins that a loader must refuse. They lie in `OUT_DIR` under the names of
+//! and the plugins that a loader must refuse. The outputs lie in `OUT_DIR` under the names of
 //! `integration_tests::fixtures`.
 
 #![allow(
@@ -12,7 +12,7 @@ use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The macros of `plugin.c` that make it a plugin to refuse.
+/// The macros that turn `plugin.c` into a plugin that a loader must refuse.
 const BAD: [&str; 11] = [
     "BAD_MAGIC",
     "BAD_MAJOR",
@@ -31,7 +31,7 @@ const SHARED: [&str; 4] = [
     "-shared",
     "-fPIC",
     "-fvisibility=hidden",
-    // A table with a hole leaves a function without use.
+    // A table with a missing entry leaves a function unused.
     "-Wno-unused-function",
 ];
 
@@ -66,7 +66,7 @@ fn main() {
     for bad in BAD {
         plugin(&out.join(format!("libbtl_cma-{bad}.so")), &[bad]);
     }
-    // libfabric of older releases.
+    // The versions imitate older releases of libfabric.
     let map = "-Wl,--version-script=c/old_libfabric.map";
     for minor in ["4", "13"] {
         let out = out.join(format!("libfabric-1.{minor}.so"));
@@ -89,7 +89,7 @@ fn plugin(out: &Path, macros: &[&str]) {
     compile("c/plugin.c", out, macros, &SHARED, &[]);
 }
 
-/// Compiles and links one file with every warning an error.
+/// Compiles and links one file; every warning is an error.
 fn compile(source: &str, out: &Path, macros: &[&str], options: &[&str], libraries: &[&str]) {
     let mut command: Command = cc::Build::new().warnings(false).get_compiler().to_command();
     command

@@ -1,6 +1,7 @@
-/* A rank that has waited for long sleeps between its looks. Another one's operations, which only its progress executes, wake it:
- * they do not each wait for its next look. Rank 0 counts how often the other sleeps meanwhile, in a barrier or, with the
- * argument `thread`, in its progress thread while its program computes. */
+/* A rank that has waited for long sleeps between its checks. Operations of another rank that need this rank's
+ * progress wake it, so each does not wait for the next check. Rank 0 counts how often the other rank sleeps
+ * meanwhile: in a barrier, or, with the argument `thread`, in its progress thread while its program
+ * computes. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -13,9 +14,9 @@
 enum { WORDS = 64, TIMES = 200, BYTES = 65536, DEVICE_TIMES = 20, TRIES = 5 };
 enum { COUNTER, PROCESS, GO_ON };
 
-static int status_of_other; /* its file in /proc: opened once, since the other may sleep while this rank looks for it */
+static int status_of_other; /* the thread's file in /proc, opened once: the other rank may sleep during the search */
 
-/* Opens the status of the thread of that name of a process, or of its first thread. */
+/* Opens the status of a process's thread with the given name, or of its first thread. */
 static void find(long process, const char *name) {
     char path[512], line[256];
     long thread = process;
@@ -37,7 +38,7 @@ static void find(long process, const char *name) {
     EXPECT(status_of_other >= 0);
 }
 
-/* How often that thread has slept until now. */
+/* The number of times that the thread has slept until now. */
 static long sleeps(void) {
     static const char field[] = "\nvoluntary_ctxt_switches:";
     char text[8192];
@@ -55,8 +56,9 @@ static int enough_processors(void) {
     return sched_getaffinity(0, sizeof set, &set) == 0 && CPU_COUNT(&set) >= host_size();
 }
 
-/* Rank 0: operations on the other's memory. Were it to find each by its next look, it would sleep during all of them. Where other
- * programs keep the ranks from their processors it may sleep during most. */
+/* Rank 0 operates on the other rank's memory. If the other rank found each operation only at its next check,
+ * it would sleep during all of them. If other programs keep the ranks from their processors, the other rank
+ * may sleep during most operations. */
 static void ask(host_win_t *win, host_win_t *device, const char *name) {
     uint64_t one = 1, got = 0, process = 0, counted = 0;
     static char bytes[BYTES];
@@ -65,7 +67,7 @@ static void ask(host_win_t *win, host_win_t *device, const char *name) {
     MUST(host_win_flush(1, win));
     find((long)process, name);
     do {
-        usleep(100000); /* the other has been waiting for long */
+        usleep(100000); /* the other rank has waited for long */
         slept = 0;
         for (int i = 0; i < TIMES; i++) {
             long before = sleeps();
@@ -77,7 +79,8 @@ static void ask(host_win_t *win, host_win_t *device, const char *name) {
         fprintf(stderr, "slept during %d of %d operations\n", slept, TIMES);
     } while (slept >= TIMES * 9 / 10 && ++tries < TRIES);
     EXPECT(tries < TRIES || !enough_processors());
-    /* Beside a progress thread it may: what the provider transfers meanwhile is not seen as a request. */
+    /* Beside a progress thread the other rank may sleep: it does not see transfers of the provider as
+     * requests. */
     if (device == NULL || name)
         return;
     usleep(100000);
@@ -100,7 +103,7 @@ int main(int argc, char **argv) {
     MUST(host_init());
     MUST(host_comm_world(&world));
     words[PROCESS] = (uint64_t)getpid();
-    /* Memory that the other cannot map, so that this process executes what updates it. */
+    /* The other rank cannot map this memory, so this process executes the updates. */
     MUST(host_win_create_over(world, words, WORDS * sizeof *words, 8, NULL, &win));
     MUST(host_win_lock_all(win));
     if (host_device_count() > 0) {

@@ -3,16 +3,17 @@
  * The part of host.c that uses a module: each entry of its table on each target.
  */
 
-/* Bytes of memory that each process offers, in two halves by origin, and of local buffers. */
+/* The size of each process's memory, in two halves by origin, and of the local buffers, in
+ * bytes. */
 #define AREA 4096
 
 /* A process's description of its memory for the other process. */
 struct offer {
     uint64_t base;
-    uint64_t handle[32]; /* 256 bytes, the most a handle may have */
+    uint64_t handle[32]; /* 256 bytes, the maximum size of a handle */
 };
 
-/* One target as this process sees it. */
+/* A target, from this process's side. */
 struct target {
     btl_endpoint *endpoint;
     uint64_t address; /* of the half that this process may change */
@@ -20,7 +21,7 @@ struct target {
     const char *name;
 };
 
-/* An operation under way. */
+/* An outstanding operation. */
 struct pending {
     int calls;
     int32_t status;
@@ -61,7 +62,7 @@ static void progress(void)
         sched_yield();
 }
 
-/* Issues `call` until the module has room for it; `status` is its last answer. */
+/* Repeats `call` until the module has room; `status` is its last result. */
 #define ISSUE(status, call)                                                                \
     do {                                                                                   \
         status = (call);                                                                   \
@@ -69,7 +70,8 @@ static void progress(void)
             progress();                                                                    \
     } while (status == BTL_TEMP_OUT_OF_RESOURCE || status == BTL_OUT_OF_RESOURCE)
 
-/* Waits for an operation that was issued with `landed` and &pending; its final status. */
+/* Waits for an operation that was issued with `landed` and &pending; returns its final
+ * status. */
 static int32_t finish(struct pending *pending, btl_status issued)
 {
     if (issued == BTL_COMPLETED)
@@ -127,7 +129,7 @@ static void check_put_and_get(btl_module *module, const struct target *target)
                "%zu bytes come back from %s as they went, and no more", size, target->name);
     }
 
-    /* The callback gets what the call was given. */
+    /* The callback gets the arguments of the call. */
     ISSUE(status, vtable->put(module, target->endpoint, scratch, target->address, scratch_handle,
                               target->handle, 8, 0, BTL_NO_ORDER, landed, &pending, &token));
     expect(finish(&pending, status) == BTL_SUCCESS, "put with data to %s", target->name);
@@ -137,7 +139,7 @@ static void check_put_and_get(btl_module *module, const struct target *target)
                 pending.data == &token),
            "the callback gets the arguments of its put to %s", target->name);
 
-    /* Without callback, flush is how one learns of completion; without handle up to the threshold. */
+    /* Without a callback, a flush shows the completion; up to the threshold, no handle is needed. */
     for (int endpoint = 0; endpoint < 2; endpoint++) {
         uint64_t value = 0x0123456789abcdef + (uint64_t)endpoint, back = 0;
         bool bare = attributes->put_local_registration_threshold >= sizeof value;
@@ -156,7 +158,7 @@ static void check_put_and_get(btl_module *module, const struct target *target)
 
 /* ---- Atomics -------------------------------------------------------------------------------- */
 
-/* The word at the target, and its value before, which a fetch put into the second local word. */
+/* Checks the word at the target, and the fetched old value in the second local word. */
 static void check_word(btl_module *module, const struct target *target, const char *call,
                        struct pending *pending, btl_status issued, uint64_t wanted, bool fetched)
 {
@@ -169,7 +171,7 @@ static void check_word(btl_module *module, const struct target *target, const ch
            "%s on %s leaves %#llx", call, target->name, (unsigned long long)words[0]);
 }
 
-/* Each function for atomics once, as far as the module offers it. */
+/* Tests each function for atomics once, if the module offers it. */
 static void check_atomics(btl_module *module, const struct target *target)
 {
     const btl_module_vtable *v = module->vtable;
@@ -216,11 +218,13 @@ static void check_atomics(btl_module *module, const struct target *target)
     }
 }
 
-/* ---- Everything on one module --------------------------------------------------------------- */
+/* ---- All checks on one module
+ * ---------------------------------------------------------------- */
 
 static void check_module_refusals(btl_module *module, const struct target *targets, size_t count);
 
-/* Each process leaves a mark in the other's memory, which the other sees without asking. */
+/* Each process writes a mark into the other's memory, and the other sees the mark without any
+ * call. */
 static void check_marks(btl_module *module, const struct target *partner)
 {
     volatile uint64_t *mark = (volatile uint64_t *)(window + (1 - host.rank) * AREA + 2048);
@@ -231,7 +235,7 @@ static void check_marks(btl_module *module, const struct target *partner)
     expect(*mark == 1000 + (1 - host.rank), "a completed put of the partner is visible here");
 }
 
-/* Offers this process's window and learns of the partner's. */
+/* Offers this process's window and learns the partner's window. */
 static btl_handle *exchange_windows(btl_module *module, struct offer offers[2])
 {
     btl_handle *handle = NULL;

@@ -1,8 +1,8 @@
 /* Communicators, collectives, and a layer that overrides two of them. */
 #include "example.h"
 
-/* Below the host's node-local collectives, layer 100: its create hook runs after theirs, so that calls
- * come to it first. */
+/* Layer 100, the host's node-local collectives, lies above: this layer's create hook runs later, so
+ * calls reach this layer first. */
 #define LAYER 50
 
 typedef struct {
@@ -54,7 +54,7 @@ static int refuse(host_comm_t *comm, void *param) {
     return -77;
 }
 
-/* A layer below, which keeps a window over the world until host_finalize ends both. */
+/* A lower layer, which keeps a window over the world until host_finalize ends both. */
 static host_win_t *over_world;
 static int finalizing;
 
@@ -119,7 +119,7 @@ int main(void) {
     EXPECT(host_coll(NULL, HOST_COLL_ALLREDUCE, &args) == HOST_ERR_ARG && strstr(host_error_text(), "host_comm_world"));
     EXPECT(host_reduce_scatter(&one, &total, NULL, HOST_INT64, HOST_SUM, world) == HOST_ERR_ARG);
 
-    /* A hook that fails makes the creation fail on every rank. */
+    /* A failed hook makes the creation fail on every rank. */
     MUST(host_comm_hooks_register(LAYER, refuse, NULL, NULL));
     EXPECT(host_comm_dup(world, &copy) == HOST_ERR_COMM && copy == NULL);
     EXPECT(strstr(host_error_text(), "-77") != NULL);

@@ -1,5 +1,6 @@
-/* A rank whose call has returned computes, or waits outside the host, while others are still in theirs: what they wait for
- * has left. Rank 0 comes last, and then makes no call until all others have said by files that theirs returned. */
+/* A rank whose call has returned computes, or waits outside the host, while other ranks are still in their
+ * calls: the messages that they need have already left. Rank 0 comes last, and then makes no call until the
+ * files of all others say that their calls returned. */
 #define _GNU_SOURCE
 #include <time.h>
 #include <unistd.h>
@@ -37,7 +38,8 @@ static void compute(const char *stage) {
     }
 }
 
-/* Behind the call: the others say that it returned, and rank 0 waits for that. */
+/* Runs after the call: the others report that their calls returned, and rank 0 waits for
+ * the reports. */
 static void returned(const char *stage) {
     if (rank == 0) {
         compute(stage);

@@ -1,4 +1,4 @@
-/* Large puts, accumulates and collectives from memory that can only be read. */
+/* Large puts, accumulates and collectives from read-only memory. */
 #include <sys/mman.h>
 
 #include "example.h"
@@ -28,7 +28,7 @@ int main(void) {
     MUST(host_wait(&request));
     MUST(host_accumulate(given, ITEMS, HOST_INT64, HOST_SUM, next, 0, win));
     MUST(host_win_flush(next, win));
-    /* Memory that can be written goes as ever. */
+    /* Writable memory works as before. */
     MUST(host_get(back, ITEMS * sizeof *back, next, 0, win));
     MUST(host_win_flush(next, win));
     for (int64_t item = 0; item < ITEMS; item++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * An example: device memory through the header alone. One process makes a "device", memory that may
- * not be touched at its address (PROT_NONE) and is reached through a second mapping, tells the plugin
- * how to copy it, registers it, and puts, gets and adds to itself there.
+ * An example: device memory through the header alone. One process makes a "device": memory that may
+ * not be accessed at its address (PROT_NONE), and that a second mapping makes readable. The process
+ * gives the plugin copy functions, registers the memory, and puts, gets and adds to itself there.
  *
  *   device PLUGIN [NAME=VALUE]...      e.g. device libbtl_ofi.so btl_ofi_provider_include=shm
  */
@@ -25,7 +25,7 @@ static void need(int holds, const char *what)
     }
 }
 
-/* Where a byte of the device can be reached; of the host, the byte itself. */
+/* The readable address of a byte of the device; for host memory, the byte itself. */
 static char *reach(char *at, uint32_t iface)
 {
     return iface == BTL_HMEM_SYSTEM ? at : shadow + (at - device);
@@ -105,7 +105,7 @@ int main(int argc, char **argv)
     need(call->register_hmem(module, NULL, device, BYTES, access, BTL_HMEM_CUDA, 0, &handle) ==
              BTL_SUCCESS, "register_hmem");
 
-    /* From one place of the device to another, and a sum there. */
+    /* Puts from one place of the device to another, and adds there. */
     strcpy(shadow, "from one end to the other");
     need(call->put(module, self, device, (uintptr_t)device + BYTES / 2, handle, handle, 32, 0,
                    BTL_NO_ORDER, NULL, NULL, NULL) == BTL_SUCCESS, "put");
@@ -120,7 +120,7 @@ int main(int argc, char **argv)
     need(call->flush(module, self) == BTL_SUCCESS, "flush");
     need(found == 42, "the sum is wrong");
 
-    /* Beyond its end, and without a handle, nothing is touched. */
+    /* A put beyond the device's end, or without a handle, accesses no memory. */
     need(call->put(module, self, device, (uintptr_t)device + BYTES - 8, handle, handle, 32, 0,
                    BTL_NO_ORDER, NULL, NULL, NULL) == BTL_SUCCESS, "the owner looks at bounds");
     need(call->flush(module, self) != BTL_SUCCESS, "a put beyond the end succeeded");

@@ -1,10 +1,10 @@
-/* The level of device support as an attribute of the world, and what it allows: `device_level LEVEL` runs with
+/* The level of device support as an attribute of the world, and its effect: `device_level LEVEL` runs with
  * one device and expects this level. At level 1 windows and buffers of device memory are refused. */
 #include "example.h"
 
 #define BYTES 64
 
-/* A call on device memory: refused at level 1 with the parameter's name, and nothing happens. */
+/* A call on device memory: at level 1, the call is refused with the parameter's name and has no effect. */
 static void allowed(int level, int code) {
     if (level > 1) {
         MUST(code);
@@ -14,7 +14,8 @@ static void allowed(int level, int code) {
     EXPECT(strstr(host_error_text(), "host_device_level is 1") != NULL);
 }
 
-/* Elements of a type, there and back, by requests and without; the mark of the type decides what is taken. */
+/* Sends elements of a type there and back, with requests and without; the mark of the type decides which
+ * memory is accepted. */
 static void typed(host_win_t *win, int next, void *memory) {
     int64_t here[4] = {1, 2, 3, 4}, back[4] = {0};
     host_request_t *request = NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The arithmetic of the typed atomics on plain memory: what becomes of elements under an operation.
- * No locking and no transport here.
+ * The arithmetic of the typed atomics on plain memory: the effect of an operation on elements. This
+ * file has no locking and no transport.
  */
 #ifndef ELEMENT_H
 #define ELEMENT_H
@@ -23,7 +23,7 @@ static inline bool element_is_float(uint32_t datatype)
     return datatype == BTL_DATATYPE_FLOAT || datatype == BTL_DATATYPE_DOUBLE;
 }
 
-/* Whether `op` has a meaning on `datatype` in `kind`; all three codes are known. */
+/* Whether `op` is defined on `datatype` in `kind`; all three codes are known. */
 static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
 {
     if (kind == BTL_ATOMIC_KIND_COMPARE)
@@ -42,8 +42,8 @@ static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
     }
 }
 
-/* Operations that every arithmetic type has. Signed sums and products wrap: they are computed in
- * `wide`, which is unsigned for integers, where overflow is defined. */
+/* The operations of every arithmetic type. Signed sums and products wrap: they are computed in
+ * `wide`, which is unsigned for integers, because unsigned overflow is defined. */
 #define ELEMENT_ARITHMETIC(type, wide)                              \
     case BTL_ATOMIC_OP_MIN: a = b < a ? b : a; break;               \
     case BTL_ATOMIC_OP_MAX: a = b > a ? b : a; break;               \
@@ -70,7 +70,7 @@ static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
             memcpy(&c, compare, sizeof c);       \
         switch (op) {                            \
             __VA_ARGS__                          \
-        default: break; /* READ leaves it */     \
+        default: break; /* READ leaves the element unchanged */     \
         }                                        \
         memcpy(target, &a, sizeof a);            \
     } break;
@@ -78,8 +78,8 @@ static inline bool element_serves(uint32_t datatype, uint32_t op, uint32_t kind)
 #define ELEMENT_INTEGER(code, type) \
     ELEMENT_CASE(code, type, ELEMENT_ARITHMETIC(type, uint64_t) ELEMENT_BITWISE(type))
 
-/* Applies `op` to the element at `target`, with whatever alignment. `operand` may be NULL for READ,
- * `compare` for everything but CSWAP. The caller has asked element_serves. */
+/* Applies `op` to the element at `target`, which may have any alignment. `operand` may be NULL for
+ * READ, `compare` for everything but CSWAP. The caller has called element_serves. */
 static inline void element_apply(uint32_t datatype, uint32_t op, void *target, const void *operand,
                                  const void *compare)
 {
@@ -98,7 +98,7 @@ static inline void element_apply(uint32_t datatype, uint32_t op, void *target, c
     }
 }
 
-/* The typed operation behind a code of atomic_op, or -1 for an unknown one. */
+/* The typed operation of an atomic_op code, or -1 for an unknown code. */
 static inline int32_t element_op_of_word(uint32_t op)
 {
     switch (op) {
@@ -116,7 +116,8 @@ static inline int32_t element_op_of_word(uint32_t op)
     }
 }
 
-/* The datatype of the word atomics under their flags; minimum and maximum are signed. */
+/* The datatype of the word atomics with the given flags; minimum and maximum are
+ * signed. */
 static inline uint32_t element_type_of_word(uint32_t flags)
 {
     if (flags & BTL_OP_FLAG_FLOAT)

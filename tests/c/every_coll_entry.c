@@ -1,5 +1,6 @@
-/* A layer that replaces every collective of a communicator, blocking and nonblocking, counts, and goes on
- * to what was there: after each call of a program exactly its entry was called, and its work was done. */
+/* A layer replaces every collective of a communicator, blocking and nonblocking, counts the calls, and
+ * calls the entry below. After each call of the program, exactly its entry was called, and its work was
+ * done. */
 #include "example.h"
 
 #define LAYER 50
@@ -25,7 +26,8 @@ static int count_start(void *data, const host_coll_layer_t *layer, host_comm_t *
     return host_coll_previous_start(data, layer, comm, collective, args, request);
 }
 
-/* A barrier that the layer runs itself: over when the one below is, and was asked once more. */
+/* A barrier that the layer runs itself: it is over when the barrier below is over and was asked
+ * once more. */
 typedef struct {
     host_coll_request_t *below;
     int over;
@@ -72,7 +74,7 @@ static int ended(host_comm_t *comm, void *param) {
     return host_comm_restore(comm);
 }
 
-/* Exactly one entry was called since, once. */
+/* Exactly one entry was called since `then`, once. */
 static void called(const int *now, const int *then, size_t entry) {
     for (size_t other = 0; other < HOST_COLL_ENTRIES; other++) {
         if (now[other] - then[other] != (other == entry)) {
@@ -120,7 +122,7 @@ int main(void) {
     int sum = 5 * size * (size - 1), below = 5 * rank * (rank - 1);
 
     for (int way = 0; way < 2; way++) {
-/* The call of a collective, or of its nonblocking form. */
+/* Calls a collective, or its nonblocking form. */
 #define EITHER(entry, name, ...)                                  \
     do {                                                          \
         memset(all, 0xff, sizeof all);                            \
@@ -162,14 +164,14 @@ int main(void) {
         EXPECT(all[0] == below + 10 * rank);
         EITHER(EXSCAN, exscan, mine, all, 1, HOST_INT32, HOST_SUM);
         EXPECT(rank == 0 ? all[0] == -1 : all[0] == below);
-        /* The blocks lie backwards, with gaps. */
+        /* The blocks lie in reverse order, with gaps. */
         EITHER(ALLGATHERV, allgatherv, mine, 1, all, each, gaps, HOST_INT32);
         EXPECT(all[0] == 10 * end && all[1] == -1 && all[2 * end] == 0);
         EITHER(ALLTOALLV, alltoallv, mine, each, each, all, each, gaps, HOST_INT32);
         EXPECT(all[0] == 10 * end + 1 && all[1] == -1);
     }
 
-    /* Several at once, of which one has ended already. */
+    /* Several requests at the same time, of which one has ended already. */
     before = counts;
     MUST(host_comm_ibarrier(comm, &several[0]));
     MUST(host_iallreduce(mine, all, 1, HOST_INT32, HOST_SUM, comm, &several[2]));
@@ -178,8 +180,8 @@ int main(void) {
     EXPECT(host_coll_waitall(1, NULL) == HOST_ERR_ARG);
     EXPECT(host_coll_request_of_layer(comm, NULL, NULL, &request) == HOST_ERR_ARG && request == NULL);
 
-    /* The end of the communicator waits for the layer's collective, whose outcome can still be
-     * read. */
+    /* The end of the communicator waits for the layer's collective; the outcome of its request
+     * is still available. */
     MUST(host_comm_ibarrier(comm, &request));
     MUST(host_comm_free(&comm));
     EXPECT(slow_ended == 3);

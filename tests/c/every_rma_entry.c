@@ -1,6 +1,6 @@
-/* Two layers that replace every function of a window, count, and go on to what was there: after each
- * call of a program, of each layer exactly the entry of that call was called, and its work was done. For
- * windows of each table. */
+/* Two layers replace every function of a window, count the calls, and call the function below. After
+ * each call of the program, exactly the entry of that call was called in each layer, and its work was
+ * done. The test runs for windows of each table. */
 #include "example.h"
 
 #define ITEMS 8
@@ -12,7 +12,7 @@ typedef struct {
 static counts_t upper, lower;
 /* The counts before a call. */
 static counts_t before;
-/* The lock that the last call of an entry had to do with. */
+/* The lock that the last call of an entry used. */
 static int lock;
 static int rank, size, next, last;
 
@@ -33,7 +33,8 @@ static int made(const host_new_win_t *win, host_rma_table_t *table, void *param)
     return HOST_SUCCESS;
 }
 
-/* The entry was called at least once since, as often in both layers, and no other was. */
+/* The entry was called at least once since `before`, equally often in both layers, and no
+ * other entry was. */
 static int called(size_t entry) {
     for (size_t other = 0; other < HOST_RMA_ENTRIES; other++) {
         EXPECT(upper.calls[other] == lower.calls[other]);
@@ -45,7 +46,7 @@ static int called(size_t entry) {
     return upper.calls[entry] - before.calls[entry];
 }
 
-/* A call that comes to one entry, once. */
+/* A call that reaches one entry, once. */
 #define ONCE(entry, call)                \
     do {                                 \
         before = upper;                  \
@@ -69,7 +70,7 @@ static host_win_t *make(host_comm_t *world, const char *table, int64_t *memory) 
     return win;
 }
 
-/* Each transfer to the next rank, under a lock of it. */
+/* Makes each transfer to the next rank, under a lock of that rank. */
 static void transfers(host_win_t *win) {
     int64_t one = 1, value = 40 + rank, found = -1, wanted = 40 + rank;
     host_request_t *request = NULL;
@@ -120,7 +121,7 @@ static void transfers(host_win_t *win) {
     ONCE(UNLOCK_ALL, host_win_unlock_all(win));
     EXPECT(lock == HOST_LOCK_SHARED);
     MUST(host_barrier());
-    /* Nobody else has a lock now: none is taken, and the end of the epoch knows that. */
+    /* No rank has a lock now: the epoch takes none, and its end releases none. */
     before = upper;
     MUST(host_win_lock_all_with(HOST_MODE_NOCHECK, win));
     EXPECT(called(HOST_RMA_LOCK_ALL) == 0);
@@ -164,7 +165,7 @@ static void queries(host_win_t *win, const char *table) {
 
     before = upper;
     int mapped = strcmp(table, "shm") == 0 || strcmp(table, "mixed") == 0;
-    /* Memory that is not mapped here, of another rank, is refused. */
+    /* A query of another rank's memory that is not mapped here is refused. */
     int found = host_win_shared_query(win, next, &base, &bytes, &unit);
     EXPECT(found == (mapped ? HOST_SUCCESS : HOST_ERR_WIN) || next == rank);
     EXPECT(called(HOST_RMA_SHARED_QUERY) == 1);
@@ -174,17 +175,17 @@ static void queries(host_win_t *win, const char *table) {
     }
 }
 
-/* The error that the handler last got, and how often it was called. */
+/* The error that the handler got last, and the number of its calls. */
 static int told, times;
 
 static void handle(host_win_t *win, int code, void *data) {
     EXPECT(*(host_win_t **)data == win && host_error_text()[0] != '\0');
     told = code, times++;
-    /* An error inside of a handler calls none. */
+    /* An error inside a handler calls no handler. */
     EXPECT(host_win_unlock(rank, win) == HOST_ERR_WIN);
 }
 
-/* The handler of one window is told of its errors, and of no other's. */
+/* The handler of a window gets the errors of that window only. */
 static void errors(host_comm_t *world) {
     int64_t value = 0;
     host_win_t *win = NULL, *other = NULL;
@@ -271,7 +272,7 @@ int main(void) {
     for (size_t entry = 0; entry < HOST_RMA_ENTRIES; entry++) {
         EXPECT(upper.calls[entry] > 0);
     }
-    /* Each counts by itself: ranks that have not registered as many make no window. */
+    /* Each hook counts: ranks with different numbers of hooks make no window. */
     host_win_t *none = NULL;
     if (rank == 0) {
         MUST(host_win_hook_remove(hooks[1]));

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A fake of CUDA's driver library, for machines without a GPU: the functions of libcuda.so that this
- * project calls, over memory that faults when it is touched at its address. It shows that the calls
- * are made, in an order and from a state that the real driver would take; it is no GPU, and says
- * nothing of speed or of what the real driver does beyond its manual. Stricter than the real one:
+ * project calls, over memory that faults when the processor accesses its address. The fake shows that the
+ * calls are made in an order and a state that the real driver accepts. It is no GPU, and shows nothing
+ * about speed or about undocumented behaviour of the real driver. The fake is stricter than the real
+ * driver:
  *
- * - Copies run when their stream is synchronised, or an event behind them is asked for a second time, not before.
- * - A call that wants a context fails unless one is current; a stream works in its own context only.
- * - Addresses in no allocation are refused, and so is a copy that runs out of one.
- * - Kernels are those of host-stub/cuda/started.cu, compiled for the host, on threads of their own.
- * - A context left current, a host range left pinned, or an allocation left, is said at exit; then the
- *   process ends with status 90.
+ * - A copy runs when its stream is synchronised, or when an event behind it is queried for the second time.
+ * - A call that needs a context fails without a current context; a stream works only in its own context.
+ * - An address outside every allocation is refused, and so is a copy that exceeds an allocation.
+ * - Kernels are those of host-stub/cuda/started.cu, compiled for the host, and run on separate threads.
+ * - At exit, the fake reports a context left current, a host range left pinned, or an allocation left; the
+ *   process then ends with status 90.
  *
- * FAKE_CUDA_DEVICES is the number of devices, 1 without it; FAKE_CUDA_CAPABILITY their compute
- * capability, 7 without it.
+ * FAKE_CUDA_DEVICES is the number of devices (default 1), FAKE_CUDA_CAPABILITY their compute capability
+ * (default 7).
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -37,13 +38,14 @@ static unsigned number_of_thread(void)
 #define DEVICES_MOST 16
 #define STACK_MOST 16
 
-/* A context: the primary one of a device, retained some times, or one that a program made. */
+/* A context: the primary context of a device with its reference count, or a context that a
+ * program made. */
 struct CUctx_st {
     int device;
     int retained;
 };
 
-/* A copy that a stream has yet to do; without `from`, bytes of a value. */
+/* A copy that a stream has yet to make; without `from`, the copy fills bytes with a value. */
 struct copy {
     struct copy *next;
     CUdeviceptr to, from;
@@ -54,7 +56,7 @@ struct copy {
 struct CUstream_st {
     struct CUctx_st *context;
     struct copy *first, **last;
-    /* The kernel, if one was launched, and how many of its threads are over. */
+    /* The kernel, if one was launched, and the number of its threads that have ended. */
     CUfunction kernel;
     int launched, over;
     struct started *threads;
@@ -64,7 +66,8 @@ struct CUstream_st {
     unsigned long long local, *answers;
 };
 
-/* Follows the copies of a stream; asked: how often since it was recorded. */
+/* Follows the copies of a stream; `asked` is the number of queries since it was
+ * recorded. */
 struct CUevent_st {
     struct CUctx_st *context;
     CUstream stream;
@@ -96,7 +99,8 @@ struct CUmod_st {
 
 static struct CUmod_st only_module;
 
-/* Memory of a device: what the program sees, and what the copies reach. */
+/* Memory of a device: the address that the program sees, and the address that the copies
+ * use. */
 struct allocation {
     struct allocation *next;
     char *seen, *reached;
@@ -119,8 +123,8 @@ static struct allocation *allocations;
 static struct pinned *pins;
 static unsigned long long ids;
 static size_t largest; /* bytes of a pinned range */
-static unsigned long long counts[4]; /* allocations, copies, pinned ranges, events */
-static int events; /* that were not destroyed */
+static unsigned long long counts[4]; /* numbers of allocations, copies, pinned ranges, events */
+static int events; /* events that were not destroyed */
 static __thread struct CUctx_st *stack[STACK_MOST];
 static __thread int depth;
 
@@ -242,7 +246,8 @@ CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned *flags, int *activ
     return CUDA_SUCCESS;
 }
 
-/* Made current. There is no cuCtxDestroy: what the program makes stays. */
+/* Makes a context current. cuCtxDestroy does not exist here: contexts of the program
+ * stay. */
 CUresult cuCtxCreate_v2(CUcontext *context, unsigned flags, CUdevice device)
 {
     static struct CUctx_st made[STACK_MOST];
@@ -281,7 +286,7 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
-/* Memory that the program sees with this protection. */
+/* Allocates memory that the program sees with this protection. */
 static CUresult allocate(CUdeviceptr *at, size_t size, int protection)
 {
     if (!current())
@@ -322,7 +327,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
     return allocate(at, size, PROT_NONE);
 }
 
-/* Managed memory: of a device, and the processor reaches it at its address. */
+/* Managed memory belongs to a device, but the processor can access its address. */
 CUresult cuMemAllocManaged(CUdeviceptr *at, size_t size, unsigned flags)
 {
     return flags == CU_MEM_ATTACH_GLOBAL ? allocate(at, size, PROT_READ | PROT_WRITE) : CUDA_ERROR_INVALID_VALUE;
@@ -373,7 +378,8 @@ CUresult cuPointerGetAttribute(void *data, int attribute, CUdeviceptr at)
     else if (!a)
         result = CUDA_ERROR_INVALID_VALUE;
     else if (attribute == CU_POINTER_ATTRIBUTE_CONTEXT)
-        /* As for memory of a pool, which belongs to no context, on devices of odd numbers. */
+        /* On devices with odd numbers the memory belongs to no context, like memory of a
+         * pool. */
         *(CUcontext *)data = a->context->device % 2 ? NULL : a->context;
     else if (attribute == CU_POINTER_ATTRIBUTE_MEMORY_TYPE)
         *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
@@ -392,7 +398,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
     if (!current())
         return CUDA_ERROR_INVALID_CONTEXT;
     if (flags != CU_STREAM_NON_BLOCKING)
-        return CUDA_ERROR_INVALID_VALUE; /* the real one takes 0 too; see the note in cuda.rs */
+        return CUDA_ERROR_INVALID_VALUE; /* the real driver accepts 0 too; see the note in cuda.rs */
     struct CUstream_st *s = calloc(1, sizeof *s);
     if (!s)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -405,7 +411,7 @@ CUresult cuStreamCreate(CUstream *stream, unsigned flags)
 
 #include "fake_cuda_kernels.h"
 
-/* Whether an end of a copy is memory of a device, whole. */
+/* Whether an end of a copy lies completely in memory of a device. */
 static CUresult judge(CUdeviceptr at, size_t size, int *on_device)
 {
     struct allocation *a = find(at);
@@ -414,7 +420,8 @@ static CUresult judge(CUdeviceptr at, size_t size, int *on_device)
                                                            : CUDA_SUCCESS;
 }
 
-/* For the test's own program: where it can touch memory of a device, and the copies until now. */
+/* For the test's own program: the address at which it can access memory of a device, and the
+ * number of copies until now. */
 char *fake_cuda_reached(CUdeviceptr at)
 {
     pthread_mutex_lock(&lock);
@@ -488,14 +495,14 @@ CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *blocks, CUstream stream)
     size_t width = blocks->WidthInBytes;
     if (blocks->srcXInBytes || blocks->srcY || blocks->dstXInBytes || blocks->dstY || from_device == to_device ||
         blocks->srcPitch < width || blocks->dstPitch < width)
-        return CUDA_ERROR_INVALID_VALUE; /* the real one takes the first five otherwise too */
+        return CUDA_ERROR_INVALID_VALUE; /* the real driver accepts other values of the first five too */
     CUresult result = CUDA_SUCCESS;
     for (size_t row = 0; row < blocks->Height && result == CUDA_SUCCESS; row++)
         result = cuMemcpyAsync(to + row * blocks->dstPitch, from + row * blocks->srcPitch, width, stream);
     return result;
 }
 
-/* Where bytes can be reached; NULL for memory of a device that is gone. */
+/* The readable address of bytes; NULL for freed memory of a device. */
 static char *reach(CUdeviceptr at)
 {
     struct allocation *a = find(at);
@@ -534,7 +541,7 @@ CUresult cuEventCreate(CUevent *event, unsigned flags)
     if (!current())
         return CUDA_ERROR_INVALID_CONTEXT;
     if (flags != CU_EVENT_DISABLE_TIMING)
-        return CUDA_ERROR_INVALID_VALUE; /* the real one takes others too */
+        return CUDA_ERROR_INVALID_VALUE; /* the real driver accepts others too */
     struct CUevent_st *e = calloc(1, sizeof *e);
     if (!e)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -556,11 +563,11 @@ CUresult cuEventRecord(CUevent event, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-/* FAKE_CUDA_EVENTS_FAIL: every event says that a copy failed. */
+/* FAKE_CUDA_EVENTS_FAIL: every event reports that a copy failed. */
 CUresult cuEventQuery(CUevent event)
 {
     if (!event || !event->stream)
-        return CUDA_ERROR_INVALID_VALUE; /* the real one takes an event that was not recorded */
+        return CUDA_ERROR_INVALID_VALUE; /* the real driver accepts an event that was not recorded */
     if (event->asked++ == 0)
         return CUDA_ERROR_NOT_READY;
     run(event->stream);

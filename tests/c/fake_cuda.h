@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of CUDA's driver interface that the fake has: types, codes and functions, as in CUDA's
- * manual.
+ * The part of CUDA's driver interface that the fake implements: types, codes and functions, as in
+ * CUDA's manual.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -50,7 +50,7 @@ enum {
     CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR = 76,
 };
 
-/* Rows of equal length at equal distances, of one side and of the other. */
+/* Rows of equal length at equal distances, for source and destination. */
 typedef struct CUDA_MEMCPY2D {
     size_t srcXInBytes, srcY;
     unsigned srcMemoryType;
@@ -67,7 +67,7 @@ typedef struct CUDA_MEMCPY2D {
     size_t WidthInBytes, Height;
 } CUDA_MEMCPY2D;
 
-/* Programs have the names without versions. */
+/* Programs use the names without versions. */
 #define cuCtxCreate cuCtxCreate_v2
 #define cuCtxPopCurrent cuCtxPopCurrent_v2
 #define cuCtxPushCurrent cuCtxPushCurrent_v2

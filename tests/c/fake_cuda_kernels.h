@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Kernels and the streams that they run on: a part of fake_cuda.c. */
 
-/* The kernel runs on no device: threads that call the same source, compiled for the host. */
+/* The kernel runs on no device: threads call the same source, compiled for the host. */
 static void *kernel(void *argument)
 {
     struct started *started = argument;

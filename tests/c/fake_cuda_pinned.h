@@ -56,7 +56,7 @@ CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *at, void *base, unsigned flag
     return flags ? CUDA_ERROR_INVALID_VALUE : result;
 }
 
-/* Host memory that is pinned from the first. */
+/* Allocates pinned host memory. */
 CUresult cuMemAllocHost_v2(void **at, size_t size)
 {
     size_t whole = (size + 4095) / 4096 * 4096;

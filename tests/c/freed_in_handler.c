@@ -1,5 +1,5 @@
-/* The wait for a request fails while its operation is under way, and the error handler frees the window. Over a
- * transport whose progress fails from a get of BREAKING bytes on. */
+/* The wait for a request fails while its operation is outstanding, and the error handler frees the window.
+ * The test needs a transport whose progress fails from a get of BREAKING bytes on. */
 #include "example.h"
 
 enum { BREAKING = 13 };
@@ -12,7 +12,8 @@ static void handle(host_win_t *win, int code, void *data) {
     EXPECT(host_win_unlock_all(win) == HOST_ERR_TRANSPORT);
     EXPECT(host_win_free(&win) < 0 && win == NULL);
     freed = 1;
-    /* Other memory lies now where the window was: no use of it goes unnoticed. */
+    /* The window's freed memory is allocated again, so every use of the window is
+     * detected. */
     for (size_t bytes = 16; bytes <= 8192; bytes += 16) {
         void *other = malloc(bytes);
         EXPECT(other != NULL);
@@ -33,6 +34,6 @@ int main(void) {
     EXPECT(request == NULL && freed);
     printf("passed\n");
     fflush(stdout);
-    /* Nothing that is under way ends any more, so there is no leaving in good order. */
+    /* Outstanding operations never end, so the process cannot leave the job. */
     _Exit(0);
 }

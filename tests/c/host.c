@@ -3,11 +3,11 @@
  * A host in C, through btl_plugin.h alone:  host PLUGIN [NAME=VALUE]...
  *
  * Two processes load the plugin, exchange addresses, and call every entry of its tables, for
- * themselves and for each other; then everything that must be refused. Prints what was chosen and
- * the number of checks; exits 1 if one failed, 2 if it could not run. The self-check of the Rust
- * host tests the operations with every type and size.
+ * themselves and for each other; then they make every call that must be refused. The program
+ * prints its choices and the number of checks; exits 1 if a check failed, 2 if it could not run.
+ * The self-check of the Rust host tests the operations with every type and size.
  *
- * Built with -DFUTURE it is a host of the imagined ABI 1.2 of future.h.
+ * With -DFUTURE, the program is a host of the imagined ABI 1.2 of future.h.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 #include "future.h"
 #include "services.h"
 
-/* Seconds after which a run that hangs is ended by SIGALRM. */
+/* The time in seconds after which SIGALRM ends a hanging run. */
 #define TIME_LIMIT 100
 
 static struct host host;
@@ -80,7 +80,8 @@ static const btl_host_vtable *this_host(void)
 #endif
 }
 
-/* Ends the run unless the table can be used: wanted and found, as a person needs them. */
+/* Ends the run unless the table is usable; the message names the expected and the found
+ * value. */
 static void check_table(const char *file, const char *name, const btl_table_header *header,
                         uint64_t magic, size_t size)
 {
@@ -126,7 +127,8 @@ static void show_provider(void *context, const btl_provider *provider)
                provider->chosen ? ", chosen" : "");
 }
 
-/* ---- What a newer side finds in an older one, and the reverse ------------------------------- */
+/* ---- The entries that a newer side finds in an older one, and the reverse
+ * ---------------------- */
 
 static void check_growth(const btl_component_vtable *component, btl_component *instance,
                          btl_module *module)

@@ -1,9 +1,10 @@
-/* Calls of windows to no rank. */
+/* Calls of windows with HOST_PROC_NULL as the target. */
 #include "example.h"
 
 static host_comm_t *world;
 
-/* Each call to HOST_PROC_NULL does nothing and succeeds, in an epoch or not; its request is complete. */
+/* Each call to HOST_PROC_NULL succeeds without effect, inside and outside of epochs; its request is
+ * complete. */
 static void to_no_rank(host_win_t *win) {
     const int none = HOST_PROC_NULL;
     int64_t one = 1, found = 9;
@@ -40,7 +41,7 @@ static void to_no_rank(host_win_t *win) {
     EXPECT(all[5] == NULL && found == 9);
 }
 
-/* With each table: a call to no rank goes to none of its functions. */
+/* With each table, a call to HOST_PROC_NULL calls none of the table's functions. */
 static void windows(void) {
     const char *tables[] = {"shm", "btl"};
     for (int i = 0; i < 2; i++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Puts with notification: each rank waits for its partner's count and then finds the bytes. */
+/* Puts with notification: each rank waits for its partner's count, then compares the bytes. */
 
 #define NOTIFY_ROUNDS 200
 #define NOTIFY_SIZE 1000
-/* Where the counter is in a rank's area; the bytes of even and odd rounds are before it. */
+/* The place of the counter in a rank's area; the bytes of even and odd rounds precede it. */
 #define NOTIFY_COUNTER (AREA - 8)
 
-/* Puts the bytes of a round, with the count behind them. */
+/* Puts the bytes of a round with notification. */
 static btl_status notify(btl_module *module, const struct target *to, unsigned round, size_t size,
                          uint64_t counter)
 {

@@ -1,4 +1,4 @@
-/* Stands in for libfabric 1.MINOR, which offers no provider. */
+/* A substitute for libfabric 1.MINOR that offers no provider. */
 #include <errno.h>
 #include <stddef.h>
 #include <stdint.h>

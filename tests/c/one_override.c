@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Copy functions for memory that the provider reaches itself, over the fake of CUDA and a provider
- * that takes overrides (lab): one function alone, and none after both. The provider calls the
- * user's function; in place of an absent one it calls the transport's, which asks CUDA's driver.
+ * Copy functions for memory that the provider accesses itself, over the fake of CUDA and a
+ * provider that accepts overrides (lab). First one function alone is set, then both, then none.
+ * The provider calls the user's function. In place of an absent function, it calls the
+ * transport's, which uses CUDA's driver.
  *
  *   one_override PLUGIN
  */
@@ -25,7 +26,8 @@ static void need(int holds, const char *what)
     }
 }
 
-/* The user's functions: the same pages at their other address, without the driver. */
+/* The user's functions, which copy through the second mapping of the pages, without the
+ * driver. */
 static ssize_t copy(char *flat, size_t size, const struct iovec *iov, const uint32_t *iface,
                     uint64_t offset, int out)
 {
@@ -85,8 +87,8 @@ struct calls {
     unsigned long long (*copies)(void);
 };
 
-/* A put to the device and a get from there: which of them the user's functions made, and which the
- * driver. */
+/* Makes a put to the device and a get from there; checks which of them the user's functions made,
+ * and which the driver. */
 static void transfer(const struct calls *c, btl_handle *handle, unsigned user_from, unsigned user_to,
                      unsigned by_driver)
 {
@@ -110,7 +112,7 @@ static void transfer(const struct calls *c, btl_handle *handle, unsigned user_fr
     need(c->copies() - before == by_driver, "the copies by the driver");
 }
 
-/* Sets a table; the provider's answer to it. */
+/* Sets a table; returns the provider's answer. */
 static int set(const struct calls *c, btl_copy_from_fn from, btl_copy_to_fn to)
 {
     btl_override_ops ops = {.header = BTL_TABLE_HEADER(btl_override_ops, BTL_MAGIC_OVERRIDES),
@@ -138,7 +140,8 @@ static void check(const struct calls *c)
 {
     const btl_module_vtable *call = c->module->vtable;
     btl_handle *handle;
-    /* A kind that the transport cannot copy keeps the provider's own functions: both are used. */
+    /* For a kind that the transport cannot copy, the provider keeps its own functions and uses
+     * both. */
     handle = direct(c, BTL_HMEM_ROCR);
     need(set(c, copy_from, NULL) == -ENOSYS, "one function was offered for ROCm");
     transfer(c, handle, 0, 0, 0);
@@ -157,7 +160,7 @@ static void check(const struct calls *c)
     transfer(c, handle, 0, 0, 2);
     need(call->deregister_mem(c->module, handle) == BTL_SUCCESS, "deregister_mem");
 
-    /* Now the provider has none of its own, and nobody has any for ROCm. */
+    /* Now neither the provider nor the transport has functions for ROCm. */
     need(call->register_hmem(c->module, NULL, device, BYTES, BTL_ACCESS_REMOTE_READ, BTL_HMEM_ROCR,
                              0, &handle) == BTL_NOT_SUPPORTED, "ROCm without functions");
 }
@@ -181,7 +184,7 @@ int main(int argc, char **argv)
     CUdeviceptr at = allocate(cuda);
     device = (char *)(uintptr_t)at;
     shadow = reached(at);
-    /* How the provider reaches the memory by itself. */
+    /* The variable tells the provider how to access the memory by itself. */
     snprintf(shift, sizeof shift, "%lld", (long long)(shadow - device));
     setenv("LAB_HMEM_SHIFT", shift, 1);
 

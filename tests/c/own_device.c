@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A device of the program's own: its memory may not be touched at the address that the host and the
- * transport get, and is reached through a second mapping by the copy functions given to
- * host_set_overrides. Windows and buffers lie there; whatever reaches for it otherwise faults.
+/* The program's own device: its memory may not be accessed at the address that the host and the
+ * transport get. The copy functions given to host_set_overrides access the memory through a second
+ * mapping. Windows and buffers lie in this memory, so every other access faults.
  */
 #define _GNU_SOURCE
 #include "example.h"
@@ -14,11 +14,11 @@
 
 #define BYTES 65536
 #define WORDS (BYTES / 8)
-/* ROCm's number; the transport itself does not know this kind. */
+/* ROCm's number; the transport itself does not support this kind. */
 #define KIND HOST_HMEM_ROCR
 
-/* A ring of a device whose kernels the host does not know: the program says that they can use one, and maps its
- * memory for them. */
+/* Makes a ring for a device whose kernels the host does not know: the program says that they can use a ring,
+ * and maps the ring's memory for them. */
 static void ring_of(int device) {
     host_device_ring_t *ring = NULL;
     host_xpu_ep_t ep;
@@ -38,13 +38,14 @@ static void ring_of(int device) {
     MUST(host_device_ring_free(&ring));
 }
 
-/* The same pages: as the device has them, and as the copy functions do. */
+/* The two mappings of the same pages: the device's, and the copy functions'. */
 static char *memory, *shadow;
 static atomic_int copies_from, copies_to, blocks_from, blocks_to, failing, under_way, most;
-/* Calls of the copy functions with runs of several kinds. */
+/* The number of calls of the copy functions with runs of several kinds. */
 static atomic_int mixed;
 
-/* Where `size` bytes at an address can be reached; NULL for nothing of ours. */
+/* The readable address of `size` bytes at an address; NULL for memory of no device
+ * here. */
 static char *reach(uint32_t kind, char *at, size_t size) {
     if (kind == HOST_HMEM_SYSTEM)
         return at;
@@ -125,7 +126,7 @@ static ptrdiff_t to_blocks(void *base, uint32_t iface, size_t block, const size_
     return walk_blocks(base, iface, block, stride, count, (char *)src, size, 1);
 }
 
-/* A copy out of the device that is made when it was asked for three times. */
+/* A copy out of the device that completes at the third query. */
 struct late {
     struct iovec iov;
     uint32_t iface;
@@ -195,8 +196,8 @@ static host_win_t *window_at(host_comm_t *world, void *base, int device, int wor
 #define COLUMNS 15
 #define ALL (ROWS * COLUMNS)
 
-/* Elements of a column, and of a face of a block, as 20 rows of 15: packed by one call each, and without
- * functions for blocks by one call for 256 runs and one for the rest. */
+/* Transfers a column, and a face of a block as 20 rows of 15 elements. One call packs each; without
+ * functions for blocks, one call packs 256 runs and another the rest. */
 static void halo(host_comm_t *world, host_win_t *win, int next, int before) {
     static host_block_t blocks[ALL];
     uint64_t *buffer = (uint64_t *)(void *)(memory + BYTES), *bytes = (uint64_t *)(void *)(shadow + BYTES);
@@ -242,7 +243,7 @@ static void halo(host_comm_t *world, host_win_t *win, int next, int before) {
     MUST(set_overrides(copy_from, copy_to));
 }
 
-/* Puts with asynchronous copies: several are under way at once. */
+/* Puts with asynchronous copies: several copies are outstanding at the same time. */
 static void later(host_comm_t *world, host_win_t *win, int next, int before, int taken) {
     uint64_t *bytes = (uint64_t *)(void *)(shadow + BYTES), *mine = (uint64_t *)(void *)shadow;
     uint64_t rank = (uint64_t)host_rank() * 1000000;
@@ -286,7 +287,8 @@ static void mistakes(int device) {
     EXPECT(host_set_overrides(&overrides) == HOST_ERR_ARG && strstr(host_error_text(), "host_overrides_t"));
 }
 
-/* A buffer of which the runs lie on the host and on the device: one call of a copy function each way. */
+/* The runs of a buffer lie on the host and on the device: one call of a copy function in each
+ * direction. */
 static void mixed_runs(uint64_t *buffer, uint64_t *bytes, int next, host_win_t *win) {
     uint64_t first[2] = {11, 12}, last[1] = {16};
     const host_run_t runs[] = {{first, 2}, {buffer, 1}, {buffer + 4, 2}, {last, 1}};
@@ -314,8 +316,8 @@ static void mixed_runs(uint64_t *buffer, uint64_t *bytes, int next, host_win_t *
 }
 
 int main(int argc, char **argv) {
-    /* Whether the provider is one that takes overrides. With any argument the transport copies no buffers of 16 KiB:
-     * the provider reaches them, or takes shorter transfers only, and the host packs. */
+    /* Whether the provider accepts overrides. With any argument, the transport copies no buffers of 16 KiB:
+     * the provider accesses them, or accepts only shorter transfers and the host packs. */
     int honoured = argc > 1 && strcmp(argv[1], "honoured") == 0;
     MUST(host_init());
     int rank = host_rank(), size = host_size(), device = -1, found = -1;
@@ -340,7 +342,7 @@ int main(int argc, char **argv) {
     MUST(host_target_location(memory + 8, &found, &address));
     EXPECT(found == device && address == memory + 8);
 
-    /* The first half is the window, the second one is for buffers. */
+    /* The first half is the window, the second half is for buffers. */
     uint64_t *buffer = (uint64_t *)(void *)(memory + BYTES), *mine = (uint64_t *)(void *)shadow;
     uint64_t *bytes = (uint64_t *)(void *)(shadow + BYTES), host = 7, got = 0;
     for (int i = 0; i < WORDS; i++)
@@ -353,7 +355,8 @@ int main(int argc, char **argv) {
         EXPECT(mine[i] == (uint64_t)(1000000 * before + i));
     EXPECT(atomic_load(&copies_from) > 0 && atomic_load(&copies_to) > 0);
 
-    /* HOST_ON_DEVICE: taken of device memory, and refused of host memory, of which nothing is sent. */
+    /* HOST_ON_DEVICE is accepted for device memory. For host memory it is refused, and no data is
+     * sent. */
     const int type = HOST_UINT64 | HOST_ON_DEVICE;
     MUST(host_accumulate(buffer, 4, type, HOST_SUM, next, WORDS / 2, win));
     EXPECT(host_accumulate(&host, 1, type, HOST_SUM, next, WORDS / 2, win) < 0);
@@ -361,14 +364,14 @@ int main(int argc, char **argv) {
     MUST(host_win_fence(win));
     for (int i = 0; i < 4; i++)
         EXPECT(mine[WORDS / 2 + i] == (uint64_t)(1000000 * before + i));
-    /* The neighbour replaces one of these words next. */
+    /* The next rank then replaces one of these words. */
     MUST(host_comm_barrier(world));
     MUST(host_get_accumulate(buffer, buffer + 8, 1, type, HOST_REPLACE, next, WORDS / 2 + 1, win));
     EXPECT(host_get_accumulate(buffer, &got, 1, type, HOST_SUM, next, WORDS / 2, win) < 0 && got == 0);
     MUST(host_win_fence(win));
     EXPECT(bytes[8] == (uint64_t)(1000000 * rank + 1));
     EXPECT(mine[WORDS / 2] == (uint64_t)(1000000 * before) && mine[WORDS / 2 + 1] == mine[0]);
-    /* Collectives take the mark too. */
+    /* Collectives accept the mark too. */
     bytes[0] = 5;
     EXPECT(host_allreduce(&host, &got, 1, type, HOST_SUM, world) < 0);
     MUST(host_allreduce(buffer, buffer + 1, 1, type, HOST_SUM, world));
@@ -379,7 +382,7 @@ int main(int argc, char **argv) {
     mixed_runs(buffer, bytes, next, win);
     bytes[0] = 5;
 
-    /* Copies of this process that fail: its put does, and the next one does not. */
+    /* A copy of this process fails: its put fails, and the next put succeeds. */
     MUST(host_comm_barrier(world));
     MUST(host_win_lock_all(win));
     atomic_store(&failing, 1);
@@ -397,18 +400,21 @@ int main(int argc, char **argv) {
     bytes[0] = 5;
     MUST(host_comm_barrier(world));
 
-    /* An older program's table has one function, and what lies behind it is not read. */
+    /* The table of an older program has one function; the host does not read behind
+     * it. */
     host_overrides_t older = {.magic = HOST_OVERRIDES_MAGIC,
                               .size = offsetof(host_overrides_t, copy_to_hmem_iov),
                               .copy_from_hmem_iov = copy_from, .copy_to_hmem_iov = copy_to};
-    /* One function alone: the other way is the transport's, which does not know this kind. */
+    /* Only one function is set: the transport copies in the other direction, and does not
+     * support this kind. */
     MUST(host_set_overrides(&older));
     EXPECT(host_device_read(&got, buffer, 8) == 0 && got == 5);
     EXPECT(host_device_write(buffer, &host, 8) < 0 && bytes[0] == 5);
     MUST(set_overrides(NULL, copy_to));
     EXPECT(host_device_read(&got, buffer, 8) < 0);
     EXPECT(host_device_write(buffer, &host, 8) == 0 && bytes[0] == host);
-    /* So it is with the window, which was created with both: it can be written and not read. */
+    /* The window, which was created with both functions, can likewise be written but not
+     * read. */
     MUST(host_comm_barrier(world));
     MUST(host_win_lock_all(win));
     MUST(host_put(&host, 8, next, 1, win));
@@ -426,7 +432,7 @@ int main(int argc, char **argv) {
     MUST(host_win_free(&win));
     MUST(host_device_forget_memory(memory));
 
-    /* Without them nothing reaches it. */
+    /* Without overrides, no function can access the memory. */
     MUST(host_set_overrides(NULL));
     MUST(host_device_add_memory(device, memory, 2 * BYTES));
     EXPECT(window_at(world, memory, device, 0) == NULL);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * A process of the same node as a target: how the C plugin finds it, copies to and from its memory,
- * takes its lock, and notices that it is gone. Knows nothing of modules or of the ABI's objects.
+ * takes its lock, and detects its end. The code uses no modules and no objects of the ABI.
  *
- * Each process owns one segment, a memfd that peers open through /proc/PID/fd: it holds the lock
- * under which every atomic on that process's memory runs, and the serial numbers of its live
- * registrations. Nothing has a name in a file system, so nothing is left behind.
+ * Each process owns one segment, a memfd that peers open through /proc/PID/fd. The segment holds
+ * the lock under which every atomic on that process's memory runs, and the serial numbers of its
+ * living registrations. No object has a name in a file system, so no file is left behind.
  */
 #ifndef PEER_H
 #define PEER_H
@@ -33,10 +33,10 @@
 /* Shared by a process and its peers. */
 struct segment {
     uint64_t magic;
-    uint64_t cookie;         /* tells this segment from an older one with the same pid and fd */
-    _Atomic uint32_t closed; /* the owner finalised: its end is no failure */
-    pthread_mutex_t lock;    /* robust: a holder that dies does not stop the others */
-    _Atomic uint64_t serial[REGION_LIMIT]; /* of the registration in each slot; 0 when free */
+    uint64_t cookie;         /* distinguishes this segment from an older one with the same pid and fd */
+    _Atomic uint32_t closed; /* the owner has finalised: its end is no failure */
+    pthread_mutex_t lock;    /* robust: a dead holder does not block the others */
+    _Atomic uint64_t serial[REGION_LIMIT]; /* the serial number of the registration in each slot; 0 when free */
 };
 
 /* The data that a process publishes. */
@@ -44,10 +44,10 @@ struct address {
     uint64_t magic;
     uint64_t cookie;
     int32_t pid;
-    int32_t fd; /* of the segment, in that process */
+    int32_t fd; /* the descriptor of the segment in that process */
 };
 
-/* A process as its peers reach it. */
+/* A process, from its peers' side. */
 struct peer {
     struct segment *segment;
     pid_t pid;
@@ -61,7 +61,8 @@ static inline struct segment *segment_map(int fd)
     return base == MAP_FAILED ? NULL : base;
 }
 
-/* Makes this process's segment and its address. The caller closes address->fd and unmaps. */
+/* Makes this process's segment and its address. The caller closes address->fd and unmaps the
+ * segment. */
 static inline struct segment *segment_create(struct address *address)
 {
     struct segment *segment = NULL;
@@ -108,7 +109,8 @@ static inline struct segment *segment_open(const struct address *address)
     char path[64];
     int fd;
     snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)address->pid, (int)address->fd);
-    /* Nonblocking, because a wrong address may lead to somebody's pipe. */
+    /* The open is nonblocking, because a wrong address may lead to another program's
+     * pipe. */
     fd = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return NULL;
@@ -124,7 +126,7 @@ static inline struct segment *segment_open(const struct address *address)
     return segment;
 }
 
-/* BTL_BAD_PARAM: these bytes are no address. BTL_UNREACH: nobody is there. */
+/* BTL_BAD_PARAM: the bytes are no address. BTL_UNREACH: no such process exists. */
 static inline btl_status peer_open(struct peer *peer, const struct address *address, size_t size)
 {
     if (size != sizeof *address || address->magic != SEGMENT_MAGIC || address->pid <= 0 ||
@@ -149,7 +151,7 @@ static inline void peer_close(struct peer *peer)
     close(peer->pidfd);
 }
 
-/* Whether the process ended, with or without finalising. */
+/* Whether the process has ended, with or without finalising. */
 static inline bool peer_ended(const struct peer *peer)
 {
     struct pollfd poll_fd = {.fd = peer->pidfd, .events = POLLIN};
@@ -175,7 +177,7 @@ static inline btl_status peer_copy(const struct peer *peer, void *local, uint64_
     return BTL_SUCCESS;
 }
 
-/* Whether the kernel lets this process copy at all; tried on itself. */
+/* Whether the kernel permits this process to copy; tested on the process itself. */
 static inline bool peer_copy_works(void)
 {
     char from = 1, to = 0;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * A complete transport plugin in C, through btl_plugin.h alone: component "cma". It reaches the
- * processes of its own node, itself included. Puts and gets are the kernel's cross-process copies;
- * an atomic reads, changes and writes back under the target's lock, so atomics are atomic against
- * each other and not against the target's processor (no BTL_ATOMIC_GLOB). Every operation is done
- * when its call returns; its callback waits in a queue for progress or flush, as with a real device.
+ * A complete transport plugin in C, through btl_plugin.h alone: component "cma". The plugin connects
+ * the processes of its own node, itself included. Puts and gets are the kernel's cross-process
+ * copies. An atomic reads, changes and writes back under the target's lock, so it is atomic with
+ * respect to other atomics, but not to the target's processor (no BTL_ATOMIC_GLOB). Every operation
+ * is complete when its call returns; its callback waits in a queue for progress or flush, as with a
+ * real device.
  *
- * Built as it stands it is a good plugin of ABI 1.1, with -DFUTURE one of ABI 1.2, with
- * -DWANTS_REGISTRATION one that puts and gets only from and to registered memory. One of these makes
- * it one that a loader must refuse:
- *   -DBAD_MAGIC -DBAD_MAJOR -DBAD_SIZE -DBAD_ENTRY          the component's table
- *   -DBAD_MODULE_MAJOR -DBAD_MODULE_ENTRY                   the module's table
- *   -DBAD_ATTRIBUTES_SIZE -DBAD_HANDLE_SIZE                 the attributes
- *   -DNO_SYMBOL -DNO_TABLE -DREFUSES_HOST                   the exported function
+ * Without macros, this is a valid plugin of ABI 1.1; with -DFUTURE, a plugin of ABI 1.2; with
+ * -DWANTS_REGISTRATION, a plugin that puts and gets only from and to registered memory. One of these
+ * makes it one that a loader must refuse: -DBAD_MAGIC -DBAD_MAJOR -DBAD_SIZE -DBAD_ENTRY the
+ * component's table -DBAD_MODULE_MAJOR -DBAD_MODULE_ENTRY the module's table -DBAD_ATTRIBUTES_SIZE
+ * -DBAD_HANDLE_SIZE the attributes -DNO_SYMBOL -DNO_TABLE -DREFUSES_HOST the exported function
  */
 #define _GNU_SOURCE
 #include <sched.h>
@@ -37,7 +36,7 @@
     (BTL_ACCESS_LOCAL_WRITE | BTL_ACCESS_REMOTE_READ | BTL_ACCESS_REMOTE_WRITE | \
      BTL_ACCESS_REMOTE_ATOMIC)
 
-/* A registration; its bytes are what peers get. */
+/* A registration; peers get its bytes. */
 struct btl_handle {
     uint64_t base;
     uint64_t size;
@@ -70,10 +69,10 @@ struct completion {
 };
 
 struct module {
-    btl_module public; /* first: the host's pointer is to this */
+    btl_module public; /* first: the host's pointer points here */
     btl_attributes *attributes;
     struct btl_component *component;
-    pthread_mutex_t lock; /* of everything below but the counts; never held in a callback */
+    pthread_mutex_t lock; /* protects everything below except the counts; never held in a callback */
     struct segment *segment;
     struct address address;
     struct btl_endpoint *endpoints;
@@ -95,7 +94,7 @@ struct btl_component {
     uint64_t breaking; /* CMA_BREAKING_BYTES: progress fails from an operation of this size on */
     uint64_t failing;  /* CMA_FAILING_BYTES: puts and gets of this size end with BTL_ERROR */
     _Atomic bool broken;
-    _Atomic uint32_t calls; /* of progress, to look for ended peers now and then */
+    _Atomic uint32_t calls; /* calls of progress, for checking now and then whether peers have ended */
 };
 
 static uint64_t now(void)
@@ -128,8 +127,8 @@ say(const btl_host_vtable *host, uint32_t level, const char *format, ...)
 
 /* ---- Completions ---------------------------------------------------------------------------- */
 
-/* Queues the callback of an operation that is done, or reports it as completed where there is no
- * queue or no callback. Called with room in the queue; see has_room. */
+/* Queues the callback of a completed operation; without a queue or a callback, reports the
+ * operation as completed. The caller has called has_room. */
 static btl_status complete(struct module *module, struct completion *completion)
 {
     atomic_fetch_add(&module->posted, 1);
@@ -145,7 +144,8 @@ static btl_status complete(struct module *module, struct completion *completion)
     return BTL_SUCCESS;
 }
 
-/* Runs the callback of the oldest completion that nobody runs yet; whether there was one. */
+/* Runs the callback of the oldest completion that no thread runs yet; returns whether there
+ * was one. */
 static bool run_one(struct module *module)
 {
     struct completion **link, *completion;
@@ -154,10 +154,10 @@ static bool run_one(struct module *module)
     while (completion != NULL && completion->running)
         completion = completion->next;
     if (completion != NULL && completion->due != 0 && now() < completion->due)
-        completion = NULL; /* the oldest is due first */
+        completion = NULL; /* the oldest completion is due first */
     if (completion != NULL) {
         completion->running = true;
-        module->waiting--; /* before the callback, so that it may issue the next operation */
+        module->waiting--; /* before the callback, which may issue the next operation */
     }
     pthread_mutex_unlock(&module->lock);
     if (completion == NULL)
@@ -179,7 +179,7 @@ static bool run_one(struct module *module)
     return true;
 }
 
-/* Waits for every callback numbered below `end`, of `endpoint` or of all. */
+/* Waits for every callback numbered below `end`, of `endpoint` or of all endpoints. */
 static void drain(struct module *module, btl_endpoint *endpoint, uint64_t end)
 {
     for (;;) {
@@ -197,7 +197,7 @@ static void drain(struct module *module, btl_endpoint *endpoint, uint64_t end)
     }
 }
 
-/* Reserves a completion for an operation about to be done. */
+/* Reserves a completion for an operation that is about to be executed. */
 static btl_status reserve(struct module *module, btl_endpoint *endpoint, void *local_address,
                           btl_handle *local_handle, btl_completion_fn callback, void *context,
                           void *data, struct completion **out)
@@ -243,7 +243,7 @@ static void release(struct module *module, struct completion *completion)
     free(completion);
 }
 
-/* Ends an operation that returned `status` from its copy. */
+/* Ends an operation whose copy returned `status`. */
 static btl_status settle(struct module *module, struct completion *completion, btl_status status)
 {
     if (status == BTL_SUCCESS)
@@ -284,7 +284,8 @@ static btl_status register_mem(btl_module *public, btl_endpoint *endpoint, void 
     return BTL_SUCCESS;
 }
 
-/* The slot of a live handle, without looking into one that may be freed; -1 if there is none. */
+/* The slot of a living handle; -1 if there is none. The handle itself is not read, because it
+ * may be freed. */
 static int slot_of(struct module *module, const btl_handle *handle)
 {
     for (int slot = 0; slot < REGION_LIMIT; slot++)
@@ -320,7 +321,8 @@ static btl_status within(const btl_handle *handle, uint64_t address, size_t size
                : BTL_VALUE_OUT_OF_BOUNDS;
 }
 
-/* Checks the memory here; a handle is needed over the threshold only, but one that is given must cover it. */
+/* Checks the local memory. A handle is needed only over the threshold, but a given handle must cover the
+ * memory. */
 static btl_status check_local(struct module *module, btl_handle *handle, const void *address,
                               size_t size)
 {
@@ -336,7 +338,8 @@ static btl_status check_local(struct module *module, btl_handle *handle, const v
     return status;
 }
 
-/* Checks the peer, and the memory there against the registration its owner still has. */
+/* Checks the peer, and compares its memory with the registration that its owner still
+ * has. */
 static btl_status check_remote(struct module *module, btl_endpoint *endpoint,
                                const btl_handle *handle, uint64_t address, size_t size,
                                uint32_t access)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of plugin.c that makes and ends things: modules, the component, its table, and the
+ * The part of plugin.c that makes and ends objects: modules, the component, its table, and the
  * exported function.
  */
 

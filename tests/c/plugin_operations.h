@@ -48,7 +48,7 @@ static btl_status get(btl_module *module, btl_endpoint *endpoint, void *local_ad
                 false, callback, context, data);
 }
 
-/* One atomic of any shape, with checked codes. */
+/* One atomic of any form, with checked codes. */
 struct atomic {
     uint32_t datatype, op, kind;
     size_t count;
@@ -56,7 +56,7 @@ struct atomic {
     const void *compare;  /* one element, for COMPARE */
     void *results;        /* `count` elements; NULL for UPDATE */
     btl_handle *operand_handle, *result_handle;
-    void *callback_address; /* what the callback gets */
+    void *callback_address; /* the address that the callback gets */
     btl_handle *callback_handle;
 };
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of plugin.c that knows peers: their endpoints, their end, the counts, and the end of
- * the module that has them.
+ * The part of plugin.c about peers: their endpoints, their end, the counts, and the end of
+ * their module.
  */
 
 static btl_status add_one(struct module *module, uint64_t proc, btl_endpoint **out)
@@ -60,7 +60,8 @@ static void release_endpoint(struct module *module, btl_endpoint *endpoint)
     }
 }
 
-/* A process that nobody answers for gets NULL; bytes that are no address fail the whole call, which then adds nobody. */
+/* A process that does not exist gets NULL; bytes that are no address make the whole call fail, which then
+ * adds no process. */
 static btl_status add_procs(btl_module *public, size_t count, const uint64_t *procs,
                             btl_endpoint **endpoints)
 {
@@ -156,7 +157,7 @@ static btl_status stats(btl_module *public, btl_stats *out)
     return BTL_SUCCESS;
 }
 
-/* Ends a module and everything that it holds. */
+/* Ends a module and frees its objects. */
 static btl_status finalize(btl_module *public)
 {
     struct module *module = inside(public);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of plugin.c that others see: the module's table and attributes. Here and in
- * plugin_component.h is where the bad variants differ from the good one.
+ * The part of plugin.c that hosts see: the module's table and attributes. The invalid
+ * variants differ from the valid one here and in plugin_component.h.
  */
 
 #ifdef FUTURE

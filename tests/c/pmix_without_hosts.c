@@ -1,5 +1,6 @@
-/* libpmix as under a launcher that tells no rank's host and no node's number. All else is the installed library's,
- * whose path is REAL. The functions are those that the host uses; their arguments are passed on unseen. */
+/* libpmix as under a launcher that reports no rank's host and no node's number. All other functions are the
+ * installed library's, whose path is REAL. The functions are those that the host uses; their arguments are
+ * passed on unread. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
@@ -9,7 +10,8 @@
 
 static void *real(const char *name) {
     static void *library;
-    /* Global: the library's components need libpmix.so.2, and get this file for it. */
+    /* The library is loaded globally: its components need libpmix.so.2, and get this file
+     * for it. */
     if (library == NULL)
         library = dlopen(REAL, RTLD_NOW | RTLD_GLOBAL);
     return library == NULL ? NULL : dlsym(library, name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The part of host.c that asks for what must be refused: tables of another ABI, and handles that are none. NULL and codes that
- * name nothing are tests/bad_arguments' to try.
+ * The part of host.c whose calls must be refused: tables of another ABI, and invalid handles.
+ * tests/bad_arguments tests NULL and invalid codes.
  */
 
 /* ---- Before there is a module --------------------------------------------------------------- */

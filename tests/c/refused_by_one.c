@@ -1,10 +1,10 @@
-/* If one rank makes a mistake while a window or communicator is made, the other ranks are told, so that no rank waits
- * for ever. */
+/* If one rank makes an error while a window or communicator is made, the other ranks get an error too, so no
+ * rank waits forever. */
 #include "example.h"
 
 static int rank, size, wrong;
 
-/* The code of a creation that one rank refuses, and a word of its reason, which all ranks are given. */
+/* Checks the code of a creation that one rank refuses, and a word of its reason, which all ranks get. */
 static void heard(int code, const char *word) {
     EXPECT(code == (wrong ? HOST_ERR_ARG : HOST_ERR_COMM));
     EXPECT(strstr(host_error_text(), word) != NULL);

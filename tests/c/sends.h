@@ -7,7 +7,7 @@
 
 static struct received {
     unsigned count;  /* messages so far */
-    unsigned wrong;  /* of which not what was expected */
+    unsigned wrong;  /* messages with unexpected contents */
     btl_endpoint *sender;
 } received;
 
@@ -93,7 +93,7 @@ static void check_sends(btl_module *module, btl_endpoint *partner)
     expect(vtable->sendi(module, partner, NULL, 1, NULL, 0, SEND_TAG) == BTL_BAD_PARAM,
            "a header of no memory");
     expect(vtable->free(module, NULL) == BTL_BAD_PARAM, "nothing to free");
-    /* Nobody may go on while messages of its partner are on the way. */
+    /* No rank goes on while messages of its partner are outstanding. */
     host_barrier(&host);
     expect(vtable->register_receive(module, SEND_TAG, NULL, NULL) == BTL_SUCCESS, "no function");
 }

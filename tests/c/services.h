@@ -43,7 +43,7 @@ static inline void host_die(const struct host *host, const char *what)
     exit(2);
 }
 
-/* The user's text for a parameter name, or NULL. */
+/* The user's value of a parameter, or NULL. */
 static inline const char *host_setting(const struct host *host, const char *name)
 {
     char variable[128];
@@ -60,7 +60,7 @@ static inline bool host_parse(const char *text, const btl_param_decl *decl, btl_
     char *end = NULL;
     switch (value->kind) {
     case BTL_PARAM_STRING:
-        value->bits.s = text; /* of argv or the environment: outlives the component */
+        value->bits.s = text; /* the text is in argv or the environment, and outlives the component */
         return true;
     case BTL_PARAM_DOUBLE:
         value->bits.d = strtod(text, &end);
@@ -142,8 +142,8 @@ static inline void host_log(void *context, uint32_t level, const char *line, siz
                 names[level <= BTL_LOG_DEBUG ? level : BTL_LOG_DEBUG], (int)size, line);
 }
 
-/* Sends all of `mine`, receives as much as `theirs` holds, and progresses the plugin meanwhile:
- * the partner may be waiting for this process's part in an operation. */
+/* Sends all of `mine` and fills `theirs`, and makes progress of the plugin meanwhile, because
+ * the partner may wait for this process's part of an operation. */
 static inline void host_exchange(struct host *host, const void *mine, void *theirs, size_t size)
 {
     size_t sent = 0, received = 0;

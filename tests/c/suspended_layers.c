@@ -1,5 +1,5 @@
-/* Two tasks of one thread, both suspended inside of entries of C layers, of windows and of communicators,
- * or inside of error handlers, and resumed in either order: each goes on in its own call. */
+/* Two tasks of one thread are suspended inside entries of C layers, of windows and of communicators, or
+ * inside error handlers, and resumed in either order: each task continues in its own call. */
 #define _GNU_SOURCE
 #include "example.h"
 
@@ -13,7 +13,7 @@ typedef struct {
     char stack[STACK];
     void (*body)(int task);
     int number;
-    /* Waits here inside of an entry, until the scheduler lets it go on. */
+    /* The task waits here inside an entry, until the scheduler lets it continue. */
     crt_cond_t gate;
     int at_gate;
     int over;
@@ -22,7 +22,7 @@ typedef struct {
 /* A layer of one window or communicator. */
 typedef struct {
     int calls;
-    /* Calls that have come back from what is below. */
+    /* The number of calls that have returned from the layer below. */
     int returns;
 } layer_t;
 
@@ -35,11 +35,11 @@ static int made_upper, made_lower, made_comms, rank, size, next, before;
 
 static void *running(void) { return current; }
 
-/* The scheduler comes back again and again, so resume has nothing to do. */
+/* The scheduler resumes each task repeatedly, so resume does nothing. */
 static void suspend(void *task) { swapcontext(&((task_t *)task)->context, &scheduler); }
 static void resume(void *task) { (void)task; }
 
-/* Called inside of entries. */
+/* Entries call this function. */
 static void wait_at_gate(void) {
     task_t *task = current;
     if (task) {
@@ -62,7 +62,7 @@ static void step(task_t *task) {
     sched_yield();
 }
 
-/* Runs a task until it waits at a gate for the nth time, or to its end where that is 0. */
+/* Runs a task until it waits at a gate for the nth time; with 0, until its end. */
 static void run(task_t *task, int gates) {
     while (!task->over && (gates == 0 || task->at_gate < gates)) {
         step(task);
@@ -80,8 +80,8 @@ static void begin(task_t *task, int number, void (*body)(int)) {
     makecontext(&task->context, (void (*)(void))enter, 1, number);
 }
 
-/* Two tasks enter as many layers each, the first one first; then `order` says which of them goes on
- * through all of its layers before the other does. */
+/* Two tasks enter as many layers each, the first task first; `order` selects the task that returns
+ * through all its layers before the other does. */
 static void in_order(void (*body)(int), int layers, int order) {
     for (int number = 0; number < TASKS; number++) {
         begin(&tasks[number], number, body);
@@ -162,7 +162,8 @@ static void handle(host_win_t *win, int code, void *data) {
     EXPECT(data == win && code == HOST_ERR_WIN);
     told[task]++;
     wait_at_gate();
-    /* Calls no handler, although the other task may be in one, or have left it. */
+    /* The call uses no handler, although the other task may be in a handler, or have left
+     * it. */
     EXPECT(host_win_unlock(next, win) == HOST_ERR_WIN);
 }
 

@@ -1,6 +1,6 @@
 /* Tables of programs that were compiled with this host's header, with an older one (OLDER) and with a newer
- * one (NEWER): what both sides know works, what this host does not know is refused by name, and nothing is
- * read or written beyond the size that a table says. `c_examples.rs` makes the older and the newer header. */
+ * one (NEWER). Entries that both sides know work, the host refuses unknown entries by name, and it neither
+ * reads nor writes beyond a table's size. `c_examples.rs` makes the older and the newer header. */
 #include "example.h"
 
 #define LAYER 50
@@ -25,7 +25,7 @@ _Static_assert(sizeof(host_overrides_t) == 80 && sizeof(host_rma_call_t) == 128,
 _Static_assert(sizeof(host_new_win_t) == 48, "");
 #endif
 
-/* No version moves any of these. */
+/* These offsets are the same in every version. */
 _Static_assert(sizeof(host_coll_entry_t) == 32 && offsetof(host_coll_entry_t, blocking) == 0, "");
 _Static_assert(offsetof(host_coll_entry_t, nonblocking) == 8 && offsetof(host_coll_entry_t, flags) == 16, "");
 #define BEGINS(type) \
@@ -58,7 +58,7 @@ _Static_assert(offsetof(host_rma_call_t, entry) == 8 && offsetof(host_rma_call_t
 _Static_assert(offsetof(host_rma_call_t, base) == 96 && offsetof(host_rma_call_t, info) == 120, "");
 _Static_assert(offsetof(host_new_win_t, table_name) == 24 && offsetof(host_new_win_t, bytes) == 40, "");
 
-/* A call that is refused, with these words of why. */
+/* A call that is refused with this code and these words in the message. */
 #define REFUSED(code, words, call)                      \
     do {                                                \
         EXPECT((call) == (code));                       \
@@ -67,7 +67,7 @@ _Static_assert(offsetof(host_new_win_t, table_name) == 24 && offsetof(host_new_w
 
 static int calls;
 
-/* Hands on arguments of its own, which have the size that this program knows. */
+/* Passes its own arguments on, which have the size that this program knows. */
 static int count(void *data, const host_coll_layer_t *layer, host_comm_t *comm, int collective,
                  const host_coll_args_t *args) {
     host_coll_args_t mine = {.magic = 0};
@@ -143,7 +143,7 @@ static int comm_made(host_comm_t *comm, void *param) {
     entries[HOST_COLL_BCAST].reserved[0] = 0;
     entries[HOST_COLL_BCAST].flags = 2;
     REFUSED(HOST_ERR_ARG, "flags of bcast", host_comm_override(comm, &own.table));
-    /* An entry without anything is as one that was not touched. */
+    /* An entry without functions counts as unchanged. */
     memset(&entries[HOST_COLL_BCAST], 0, sizeof *entries);
 #ifndef OLDER
     entries[COLLECTIVES].nonblocking = count_start;
@@ -180,7 +180,8 @@ static void collectives(host_comm_t *world) {
     MUST(host_iallreduce(&one, &sum, 1, HOST_INT32, HOST_SUM, comm, &request));
     MUST(host_coll_wait(&request));
     EXPECT(sum == size && calls == 2);
-    /* A collective beyond the table's size, and one that the table leaves unchanged. */
+    /* A collective beyond the table's size, and a collective that the table leaves
+     * unchanged. */
     MUST(host_scan(&one, &sum, 1, HOST_INT32, HOST_SUM, comm));
     EXPECT(sum == rank + 1);
     MUST(host_iexscan(&one, &sum, 1, HOST_INT32, HOST_SUM, comm, &request));
@@ -290,7 +291,7 @@ static void hooks_of_a_runtime(void) {
              .after = task};
     MUST(crt_set_hooks(&own.hooks));
     MUST(crt_set_hooks(NULL));
-    /* Memory behind a table is not read as a function of it. */
+    /* The host does not read memory behind a table as a function of the table. */
     own.hooks.claims = CRT_CAN_YIELD;
     REFUSED(HOST_ERR_HOOKS, "no yield function", crt_set_hooks(&own.hooks));
     own.hooks.claims = CRT_CAN_SUSPEND;

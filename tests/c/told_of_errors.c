@@ -1,5 +1,6 @@
-/* The error handler of a window is called for every error of host_win_free, whether the window stays or not, and for a
- * host_waitany whose wait fails. Over a transport whose progress fails from a get of BREAKING bytes on. */
+/* The error handler of a window is called for every error of host_win_free, whether the window stays or not,
+ * and for a host_waitany whose wait fails. The test needs a transport whose progress fails from a get of
+ * BREAKING bytes on. */
 #include "example.h"
 
 enum { BREAKING = 13 };
@@ -45,6 +46,6 @@ int main(void) {
     EXPECT(host_win_flush(0, was) == HOST_ERR_ARG && times == 6);
     printf("passed\n");
     fflush(stdout);
-    /* Nothing that is under way ends any more, so there is no leaving in good order. */
+    /* Outstanding operations never end, so the process cannot leave the job. */
     _Exit(0);
 }

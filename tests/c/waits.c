@@ -1,5 +1,5 @@
-/* A job whose ranks wait for each other, for traces: the first argument says for what. Rank 1 sleeps, in which it calls
- * nothing, for as many milliseconds as the second argument says (200). */
+/* A job for traces whose ranks wait for each other; the first argument selects the kind of wait. Rank 1
+ * sleeps without any call for as many milliseconds as the second argument says (200). */
 #include <signal.h>
 #include <time.h>
 #include <unistd.h>
@@ -47,7 +47,7 @@ int main(int argc, char **argv) {
             else if (rank == 0)
                 add_to(1, win);
         } else if (strcmp(what, "die") == 0 && rank == 1) {
-            /* Long enough for what came before to be written. */
+            /* The pause is long enough for the earlier records to be written. */
             sleep_for(pause);
             raise(SIGKILL);
         }

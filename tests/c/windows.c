@@ -1,5 +1,5 @@
-/* Two windows of different tables side by side, one of them with a layer of the program: a hook that
- * replaces put and fetch_and_op of that window, and of no other. */
+/* Two windows of different tables side by side; one of them has a layer of the program: a hook that
+ * replaces put and fetch_and_op of that window only. */
 #include "example.h"
 
 typedef struct {
@@ -75,7 +75,8 @@ static void use_layouts(host_win_t *win, int rank, int size) {
     EXPECT(got[0] == 0 && got[1] == 2 * rank && got[2] == 0 && got[4] == 2 * (rank + 1));
     EXPECT(got[5] == 2 * (rank + 2) && got[6] == 0 && got[7] == 2 * (rank + 3));
 
-    /* Refused: overlapping runs, other numbers of elements, two shapes in one, no magic, beyond the window. */
+    /* The host refuses overlapping runs, different numbers of elements, two shapes in one layout, a missing
+     * magic number, and elements beyond the window. */
     host_layout_t bad = column;
     bad.length = 3;
     EXPECT(host_put_layout(mine, &row, next, 0, &bad, win) == HOST_ERR_WIN);
@@ -90,7 +91,8 @@ static void use_layouts(host_win_t *win, int rank, int size) {
     EXPECT(host_put_layout(NULL, &row, next, 0, &column, win) == HOST_ERR_ARG);
     MUST(host_win_unlock_all(win));
 
-    /* One element has no layout, and it has no request; a layout that is missing is no empty one. */
+    /* A call with one element takes no layout and no request; a missing layout is not an empty
+     * one. */
     host_request_t *request = NULL;
     host_rma_args_t args = host_rma_args(&rank, 1, HOST_INT32, rank, 0);
     EXPECT(host_rma(HOST_RMA_FENCE, &args, win) == HOST_ERR_ARG && host_rma(HOST_RMA_PUT, NULL, win) == HOST_ERR_ARG);
@@ -118,7 +120,7 @@ static void use(host_win_t *win, int rank, int size) {
     host_request_t *stale = request, *made_up = (host_request_t *)&request;
     MUST(host_wait(&request));
     EXPECT(request == NULL);
-    /* A request that has ended, or never was one, is an error and nothing worse. */
+    /* An ended or invalid request is an error without further effects. */
     int done = 0;
     EXPECT(host_wait(&stale) == HOST_ERR_ARG && host_waitall(1, &stale) == HOST_ERR_ARG);
     EXPECT(host_test(&made_up, &done) == HOST_ERR_ARG);
@@ -126,7 +128,7 @@ static void use(host_win_t *win, int rank, int size) {
     EXPECT(((int64_t *)host_win_base(win))[2] == 1);
 }
 
-/* Each rank is told by the last one that its bytes are there. */
+/* The previous rank notifies each rank that its bytes have arrived. */
 static void notified(host_win_t *win, int rank, int size) {
     const int64_t *mine = host_win_base(win);
     int next = (rank + 1) % size, last = (rank + size - 1) % size;
@@ -175,7 +177,8 @@ int main(void) {
     notified(near, rank, size);
     notified(far, rank, size);
 
-    /* A layer that leaves a hole makes the creation fail, and the layers before are undone. */
+    /* A layer with a missing function makes the creation fail, and undoes the earlier
+     * layers. */
     int holes = host_win_hook_register(no_table, NULL, NULL);
     MUST(holes);
     EXPECT(host_win_allocate_over(world, 8, 8, NULL, &none) == HOST_ERR_JOB && none == NULL);
@@ -206,7 +209,7 @@ int main(void) {
     EXPECT(host_win_detach(dynamic, &attached) == HOST_ERR_WIN);
     MUST(host_win_free(&dynamic));
 
-    /* Memory of the program's own. */
+    /* A window over the program's own memory. */
     int64_t *own = NULL;
     host_win_t *over_own = NULL;
     MUST(host_alloc_mem(4 * sizeof *own, (void **)&own));
@@ -218,7 +221,7 @@ int main(void) {
     EXPECT(host_comm_node(world, size) == HOST_ERR_ARG);
     MUST(host_win_lock_all(over_own));
     MUST(host_put(&rank, sizeof rank, (rank + 1) % size, 3, over_own));
-    /* A window with an epoch open is not freed, here or elsewhere. */
+    /* A window with an open epoch, here or at another rank, is not freed. */
     host_win_t *kept = over_own;
     EXPECT(host_win_free(&over_own) == HOST_ERR_WIN && over_own == kept);
     MUST(host_win_unlock_all(over_own));
@@ -228,7 +231,8 @@ int main(void) {
     EXPECT(host_free_mem(own) == HOST_ERR_ARG && host_free_mem(NULL) == HOST_ERR_ARG);
     EXPECT(host_alloc_mem(SIZE_MAX, (void **)&own) == HOST_ERR_ARG && own == NULL);
 
-    /* Layouts, in windows of either table; the entry sees that elements are not contiguous. */
+    /* Layouts work in windows of either table; the entry sees that elements are not
+     * contiguous. */
     const char *tables[] = {"shm", "btl"};
     for (int i = 0; i < 2; i++) {
         host_win_t *win = make(world, tables[i]);
@@ -240,7 +244,7 @@ int main(void) {
     /* Header and library have the same version. */
     EXPECT(strcmp(host_library_version(), HOST_VERSION) == 0);
 
-    /* A pointer that is no window is an error. */
+    /* A pointer to no window is an error. */
     host_win_t *stale = near;
     MUST(host_win_free(&near));
     EXPECT(near == NULL && host_win_free(&near) == HOST_ERR_ARG);
@@ -249,7 +253,8 @@ int main(void) {
     EXPECT(host_accumulate(&got, 1, 99, HOST_SUM, 0, 0, far) == HOST_ERR_ARG);
     MUST(host_win_hook_remove(hook));
     MUST(host_win_free(&far));
-    /* That of the window, and that of the one that did not come to be where it was of that table. */
+    /* The end of the hook ran for the freed window, and for a window that could not be made if it
+     * had that table. */
     EXPECT(counts.ended >= 1);
     MUST(host_finalize());
     printf("passed\n");

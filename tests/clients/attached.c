@@ -1,5 +1,6 @@
-/* libyt's pattern for its grids: every rank attaches arrays of its own to a dynamic window and learns where all arrays are.
- * Inside two fences, each rank gets several arrays of each other rank. Then the arrays are detached. */
+/* libyt's pattern for its grids: every rank attaches its own arrays to a dynamic window and learns the
+ * addresses of all arrays. Inside two fences, each rank gets several arrays of each other rank. Then the
+ * arrays are detached. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,8 @@
-/* Global Arrays, over ARMCI-MPI and so over windows, as programs of quantum chemistry use them: a shared counter hands out the blocks
- * of a matrix product; a task gets blocks of both factors, multiplies them, and accumulates the block of the result. Then patches
- * that cross the ranks' parts, elements that are scattered and gathered, a mutex, and Global Arrays' own product.
- * Prints "global_arrays: ok, N ranks in X us a task". */
+/* Global Arrays over ARMCI-MPI, and so over windows, as programs of quantum chemistry use them. A shared
+ * counter hands out the blocks of a matrix product; a task gets blocks of both factors, multiplies them, and
+ * accumulates the block of the result. The next parts test patches that cross the ranks' parts, scattered and
+ * gathered elements, a mutex, and Global Arrays' own product. Prints "global_arrays: ok, N ranks in X us a
+ * task". */
 #include <ga.h>
 #include <macdecls.h>
 #include <mpi.h>
@@ -39,7 +40,7 @@ static int matrix(char *name)
     return array;
 }
 
-/* Each rank fills rows that need not be its own. */
+/* Each rank fills rows, which may belong to another rank. */
 static void fill(int array, double (*value)(int, int))
 {
     for (int row = (rank + 1) % size; row < SIDE; row += size) {
@@ -80,7 +81,8 @@ static void task(int number, int a, int b, int c)
     NGA_Acc(c, low, high, out, &lead, &one);
 }
 
-/* Elements all over an array: each rank scatters its own, and gathers those of the rank after it. */
+/* Elements all over an array: each rank scatters its own elements, and gathers those of the next
+ * rank. */
 static void points(int array)
 {
     int places[POINTS][2], *subscripts[POINTS], next = (rank + 1) % size;
@@ -104,7 +106,7 @@ static void points(int array)
     GA_Sync();
 }
 
-/* A read, a change and a write, kept apart from those of others by a mutex. */
+/* A mutex protects a read, a change and a write against other ranks. */
 static void mutex(int array)
 {
     int low[2] = {SIDE - 1, SIDE - 1}, lead = 1, rounds = 20;
@@ -115,7 +117,7 @@ static void mutex(int array)
         GA_Lock(0);
         NGA_Get(array, low, low, &value, &lead);
         value += 1;
-        /* A fence waits for what was put since it was initialised. */
+        /* A fence waits for all puts since it was initialised. */
         GA_Init_fence();
         NGA_Put(array, low, low, &value, &lead);
         GA_Fence();

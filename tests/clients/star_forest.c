@@ -1,13 +1,13 @@
-/* PETSc's star forest over windows: each rank's leaves are cells of its neighbours. Broadcasts, which get with derived types, and
- * sums, which accumulate with them, in every kind of epoch, against what the messages of PETSc's basic star forest give. Windows
- * that PETSc does not create itself are left out: Debian's PETSc is built without them.
- * Prints "star_forest: ok, N ranks in X us a broadcast". */
+/* PETSc's star forest over windows: each rank's leaves are cells of its neighbours. Broadcasts get with
+ * derived types, and sums accumulate with them, in every kind of epoch; the results are compared with PETSc's
+ * basic star forest, which uses messages. Windows that PETSc does not create itself are left out: Debian's
+ * PETSc is built without them. Prints "star_forest: ok, N ranks in X us a broadcast". */
 #include <petscsf.h>
 #include <petsctime.h>
 
 enum { ROOTS = 100, ROUNDS = 200 };
 
-/* A forest in which leaf i of a rank is a root of the rank after it or the one after that. */
+/* A forest in which leaf i of a rank is a root of the next rank or the one after the next. */
 static PetscErrorCode forest(const char *type, PetscSF *sf) {
     PetscSFNode remote[ROOTS];
     PetscMPIInt rank, size;

@@ -1,5 +1,6 @@
-/* Preloaded into the ranks of `./dev hosts`: makes a host look like a clone of a virtual machine, by giving the namespaces of
- * all hosts one number. The boot id is one kernel's anyway. */
+/* Preloaded into the ranks of `./dev hosts`: gives the namespaces of all hosts one number, so that a host
+ * looks like a clone of a virtual machine. All hosts share one kernel, so their boot id is the same
+ * already. */
 #include <fcntl.h>
 #include <string.h>
 #include <sys/syscall.h>

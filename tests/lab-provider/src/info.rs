@@ -1,5 +1,5 @@
-//! What the provider offers for its user's hints. As the man page asks, an offer never needs more of
-//! its user than the hints allow, and lacks nothing that they ask for.
+//! The provider's offers for its user's hints. As the man page requires, an offer never needs more
+//! of its user than the hints permit, and lacks nothing that they request.
 
 use std::ffi::{CString, c_char, c_int};
 use std::ptr;
@@ -15,9 +15,9 @@ const MESSAGE_SIDES: u64 = (ffi::FI_SEND | ffi::FI_RECV) as u64;
 const OP_FLAGS: u64 = (ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
 const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
-/// How names of domains end in which reads come behind nothing.
+/// The suffix of the names of domains whose reads come behind no operation.
 pub(crate) const RELAXED: &str = "-ro";
-/// Words of old, which are not joined with any other.
+/// The old words, which cannot be combined with any other.
 const OLD: u32 = ffi::FI_MR_BASIC | ffi::FI_MR_SCALABLE;
 
 const NO_DATA: c_int = -(ffi::FI_ENODATA as c_int);
@@ -36,11 +36,12 @@ pub(crate) unsafe extern "C" fn getinfo(
     let offers = (0..config.domains)
         .flat_map(|number| config.endpoints.iter().map(move |kind| (number, *kind)));
     for (number, kind) in offers.collect::<Vec<_>>().into_iter().rev() {
-        // SAFETY: libfabric passes hints or NULL; `suits` reads them as the man page allows.
+        // SAFETY: libfabric passes hints or NULL; `suits` reads the hints as the man page permits.
         if !hints.is_null() && !unsafe { suits(&*hints, &config, kind) } {
             continue;
         }
-        // SAFETY: a NULL argument allocates an entry with all attributes; copying one copies them. The list is ours.
+        // SAFETY: a NULL argument allocates an entry with all attributes; duplicating an entry copies them. This
+        // function owns the list.
         unsafe {
             let entry = ffi::fi_dupinfo(ptr::null());
             if entry.is_null() {
@@ -61,12 +62,12 @@ pub(crate) unsafe extern "C" fn getinfo(
     if list.is_null() {
         return NO_DATA;
     }
-    // SAFETY: the caller passes where to put the list.
+    // SAFETY: the caller passes a writable pointer for the list.
     unsafe { *info = list };
     0
 }
 
-/// Abilities under a shape.
+/// The capabilities of a shape.
 fn caps(config: &Config) -> u64 {
     let when = |offered: bool, caps: u64| if offered { caps } else { 0 };
     CAPS | when(config.atomics, u64::from(ffi::FI_ATOMIC))
@@ -74,7 +75,7 @@ fn caps(config: &Config) -> u64 {
         | when(config.hmem, u64::from(ffi::FI_HMEM))
 }
 
-/// Flags of operations under a shape.
+/// The flags of operations of a shape.
 fn op_flags(config: &Config) -> u64 {
     if config.confirms {
         OP_FLAGS | u64::from(ffi::FI_DELIVERY_COMPLETE)
@@ -83,13 +84,13 @@ fn op_flags(config: &Config) -> u64 {
     }
 }
 
-/// The orders of RMA and atomics that may be asked for under a shape.
+/// The orders of RMA and atomics that the user may request in a shape.
 fn orders(config: &Config) -> u64 {
     let when = |offered: bool, order: u64| if offered { order } else { 0 };
     when(config.ordered, ATOMIC_ORDER) | when(config.read_order, ffi::FI_ORDER_RMA_RAW)
 }
 
-/// The order of sends under a shape.
+/// The order of sends of a shape.
 fn send_order(config: &Config) -> u64 {
     if config.messages && config.send_order {
         u64::from(ffi::FI_ORDER_SAS)
@@ -101,12 +102,12 @@ fn send_order(config: &Config) -> u64 {
 /// Whether the provider may offer itself with endpoints of this kind.
 ///
 /// # Safety
-/// Attribute pointers of the hints are good or NULL.
+/// Attribute pointers of the hints are valid or NULL.
 unsafe fn suits(hints: &ffi::fi_info, config: &Config, kind: u32) -> bool {
     if hints.caps & !caps(config) != 0 || config.mode & !hints.mode != 0 {
         return false;
     }
-    // SAFETY: the caller vouches for the attributes.
+    // SAFETY: the caller guarantees that the attributes are valid.
     let (domain, ep, tx, rx) = unsafe {
         (
             hints.domain_attr.as_ref(),
@@ -138,8 +139,8 @@ unsafe fn suits(hints: &ffi::fi_info, config: &Config, kind: u32) -> bool {
     domain_suits && ep_suits && tx_suits && rx_suits
 }
 
-/// Whether a user that serves the modes `allowed` may have a provider that requires `required`. One
-/// that has one of the two old modes is offered only to a user that names that mode and no other.
+/// Whether a user that supports the modes `allowed` may get a provider that requires `required`. A
+/// provider with one of the two old modes is offered only to a user that names exactly that mode.
 fn serves_mode(required: u32, allowed: u32) -> bool {
     if required & OLD != 0 || allowed & OLD != 0 {
         return required == allowed;
@@ -153,7 +154,7 @@ fn granted(hints: Option<&ffi::fi_info>, config: &Config) -> u64 {
     if asked == 0 {
         caps(config)
     } else if asked & u64::from(ffi::FI_MSG) != 0 && asked & MESSAGE_SIDES == 0 {
-        // Neither side named means both.
+        // If the user named neither side, both are granted.
         asked | MESSAGE_SIDES
     } else {
         asked
@@ -161,7 +162,7 @@ fn granted(hints: Option<&ffi::fi_info>, config: &Config) -> u64 {
 }
 
 unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &Config) {
-    // SAFETY: fi_allocinfo allocated each attribute; those of hints are good or NULL.
+    // SAFETY: fi_allocinfo allocated each attribute; the attributes of hints are valid or NULL.
     let (fabric, domain, ep, tx, rx) = unsafe {
         (
             &mut *entry.fabric_attr,
@@ -174,11 +175,12 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     entry.caps = granted(hints, config);
     let messages = entry.caps & u64::from(ffi::FI_MSG) != 0;
     entry.mode = config.mode;
-    // A form that no other provider has; libfabric has no number for those.
+    // The address format is unlike every other provider's; libfabric has no number for such
+    // formats.
     entry.addr_format = ffi::FI_FORMAT_UNSPEC;
     // SAFETY: strdup copies; fi_freeinfo frees.
     unsafe { fabric.name = libc::strdup(c"lab".as_ptr()) };
-    // SAFETY: as above.
+    // SAFETY: the attributes of hints are valid or NULL.
     let (asked_domain, asked_tx) = unsafe {
         (
             hints.and_then(|h| h.domain_attr.as_ref()),
@@ -226,7 +228,8 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     tx.caps = entry.caps;
     tx.mode = config.mode;
     tx.op_flags = asked_tx.map_or(0, |t| t.op_flags);
-    // Atomics and reads have no order that was not asked for; `suits` saw that it can be given.
+    // Atomics and reads have only the requested order; `suits` has checked that the provider
+    // supports it.
     tx.msg_order = asked_tx.map_or(0, |t| t.msg_order);
     if messages {
         tx.msg_order |= send_order(config);

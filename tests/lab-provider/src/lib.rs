@@ -34,23 +34,23 @@ pub const NAME: &str = "lab";
 
 struct Provider(ffi::fi_provider);
 
-// SAFETY: libfabric owns the structure from when it loads the library, and serialises its use.
+// SAFETY: libfabric owns the structure once it has loaded the library, and serialises its use.
 unsafe impl Send for Provider {}
-// SAFETY: as for Send.
+// SAFETY: libfabric owns the structure once it has loaded the library, and serialises its use.
 unsafe impl Sync for Provider {}
 
-/// What libfabric asks of a library that it loads.
+/// The entry point that libfabric requires of a library.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut ffi::fi_provider {
     static PROVIDER: OnceLock<Provider> = OnceLock::new();
     let provider = PROVIDER.get_or_init(|| {
         let name = std::env::var("LAB_NAME").unwrap_or_else(|_| String::from(NAME));
-        // Never freed: it belongs to the provider, which is static.
+        // The name is never freed, because it belongs to the static provider.
         let name = CString::new(name).unwrap_or_default().into_raw();
         Provider(ffi::fi_provider {
             version: ffi::version(1, 0),
-            // SAFETY: fi_version takes nothing and returns a number. The interface used here is
-            // the same in every version that the bindings can be made from.
+            // SAFETY: fi_version takes no arguments and returns a number. The interface used here
+            // is the same in every version that the bindings can be made from.
             fi_version: unsafe { ffi::fi_version() },
             name,
             getinfo: Some(info::getinfo),

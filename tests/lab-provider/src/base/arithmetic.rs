@@ -1,8 +1,8 @@
-//! What atomics compute.
+//! The arithmetic of atomics.
 
 use libfabric_sys as ffi;
 
-/// Bytes of an element, for the datatypes that are served.
+/// The bytes of an element, for supported datatypes.
 pub(crate) fn size(datatype: u32) -> Option<usize> {
     match datatype {
         ffi::FI_INT8 | ffi::FI_UINT8 => Some(1),
@@ -13,7 +13,7 @@ pub(crate) fn size(datatype: u32) -> Option<usize> {
     }
 }
 
-/// Whether an operation means something for a datatype.
+/// Whether an operation is defined on a datatype.
 pub(crate) fn serves(datatype: u32, op: u32) -> bool {
     let float = [ffi::FI_FLOAT, ffi::FI_DOUBLE].contains(&datatype);
     let bitwise = [ffi::FI_BOR, ffi::FI_BAND, ffi::FI_BXOR].contains(&op);
@@ -91,7 +91,7 @@ pub(crate) fn apply(datatype: u32, op: u32, old: &mut [u8], operand: &[u8], comp
     }
 }
 
-/// What an array of elements becomes; operands and values to compare with that are missing are 0.
+/// Applies one operation to an array of elements; missing operands and comparands are 0.
 pub(crate) fn apply_all(
     datatype: u32,
     op: u32,

@@ -62,25 +62,25 @@ const MODES: [(&str, u32); 12] = [
     ("COLLECTIVE", ffi::FI_MR_COLLECTIVE),
 ];
 
-/// How keys look that the provider chooses.
+/// The kind of keys that the provider chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keys {
-    /// 0, 1, 2...
+    /// Keys 0, 1, 2...
     Low,
-    /// Down from the largest that is a key.
+    /// Keys downwards from the largest key.
     High,
-    /// Any 64 bits.
+    /// Keys of any 64 bits.
     Random,
 }
 
-/// What becomes of memory inside a registered region.
+/// The treatment of memory inside a registered region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cache {
-    /// A region of its own.
+    /// The memory gets its own region.
     Absent,
-    /// A region with the same key.
+    /// The memory gets a region with the same key.
     Shares,
-    /// Likewise, but a domain with atomics refuses it, and forgets the region around it.
+    /// The same, but a domain with atomics refuses the memory, and forgets the region around it.
     Forgets,
 }
 
@@ -88,7 +88,7 @@ pub(crate) enum Cache {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     pub(crate) mr_mode: u32,
-    /// An old mode under which it is offered too, or 0.
+    /// An old mode under which the provider is offered too, or 0.
     pub(crate) old_mode: u32,
     pub(crate) mode: u64,
     pub(crate) key_size: usize,
@@ -103,7 +103,7 @@ pub(crate) struct Config {
     pub(crate) messages: bool,
     pub(crate) send_order: bool,
     pub(crate) confirms: bool,
-    /// Whether it says that it confirms, and does not.
+    /// Whether the provider claims to confirm, and does not.
     pub(crate) confirms_sending: bool,
     pub(crate) read_order: bool,
     pub(crate) relaxed: bool,
@@ -119,7 +119,7 @@ pub(crate) struct Config {
     pub(crate) hmem_shift: Option<i64>,
     pub(crate) pages: bool,
     pub(crate) pins: bool,
-    /// Types of endpoints, in the order of the offers.
+    /// The types of endpoints, in the order of the offers.
     pub(crate) endpoints: Vec<u32>,
     pub(crate) domains: usize,
     pub(crate) bare: bool,
@@ -173,8 +173,8 @@ fn endpoints() -> Vec<u32> {
 }
 
 impl Config {
-    /// Reads the environment. A word that means nothing is reported as a violation, since the test
-    /// would not test what it says.
+    /// Reads the environment. An unknown word is reported as a violation, because the test would
+    /// not test its intended shape.
     pub(crate) fn from_environment() -> Config {
         let modes = |variable: &str| {
             let bits = words(variable).into_iter().map(|word| {
@@ -227,7 +227,7 @@ impl Config {
             read_order: number("LAB_READ_ORDER", 0) != 0,
             relaxed: number("LAB_RELAXED", 0) != 0,
             atomics: number("LAB_ATOMICS", 1) != 0,
-            // An atomic is no longer than a message.
+            // An atomic is never longer than a message.
             atomic_bytes: number("LAB_ATOMIC_BYTES", 512).min(number("LAB_MAX_MSG", 1 << 20)),
             without: without.collect(),
             ordered: number("LAB_ORDER", 0) != 0,
@@ -250,7 +250,7 @@ impl Config {
         self.mr_mode & bits != 0
     }
 
-    /// Whether memory is named by virtual address.
+    /// Whether operations name memory by virtual address.
     pub(crate) fn virtual_addresses(&self) -> bool {
         self.has(ffi::FI_MR_BASIC | ffi::FI_MR_VIRT_ADDR)
     }
@@ -260,22 +260,22 @@ impl Config {
         self.has(ffi::FI_MR_BASIC | ffi::FI_MR_PROV_KEY)
     }
 
-    /// Whether regions are bound and enabled before use.
+    /// Whether regions must be bound and enabled before use.
     pub(crate) fn bound_regions(&self) -> bool {
         self.has(ffi::FI_MR_ENDPOINT)
     }
 
-    /// Whether memory is there before it is registered.
+    /// Whether memory must exist before its registration.
     pub(crate) fn allocated_memory(&self) -> bool {
         self.has(ffi::FI_MR_BASIC | ffi::FI_MR_ALLOCATED)
     }
 
-    /// Whether device memory is used locally only with the descriptor of its registration.
+    /// Whether local use of device memory requires the descriptor of its registration.
     pub(crate) fn described_devices(&self) -> bool {
         self.has(ffi::FI_MR_HMEM)
     }
 
-    /// Bytes of an operation's context that the provider owns.
+    /// The bytes of an operation's context that belong to the provider.
     pub(crate) fn context_bytes(&self) -> usize {
         if self.mode & u64::from(ffi::FI_CONTEXT2) != 0 {
             size_of::<ffi::fi_context2>()
@@ -286,7 +286,7 @@ impl Config {
         }
     }
 
-    /// Whether an atomic is served; `kind` is 0 to update, 1 to fetch, 2 to compare.
+    /// Whether an atomic is supported; `kind` is 0 to update, 1 to fetch, 2 to compare.
     pub(crate) fn serves(&self, kind: u32, datatype: u32, op: u32) -> bool {
         let asked = [kind, datatype, op];
         !self.without.iter().any(|pattern| {

@@ -8,7 +8,7 @@ use libfabric_sys as ffi;
 use crate::base::report;
 use crate::base::variables::words;
 
-/// How often the step that is to fail was taken.
+/// The number of times that the step with the fault was taken.
 static OPENED: AtomicU64 = AtomicU64::new(0);
 
 /// Faults by script: `LAB_FAULTS=name=number,...`. Probabilities are per thousand. Equal seeds and
@@ -17,41 +17,42 @@ static OPENED: AtomicU64 = AtomicU64::new(0);
 pub(crate) struct Faults {
     /// `seed`.
     pub(crate) seed: u64,
-    /// `again`: a post is turned away with FI_EAGAIN (a send too, a receive not) ...
+    /// `again`: a post is refused with FI_EAGAIN (a send too, a receive not) ...
     pub(crate) again: u64,
-    /// `burst`: ... and up to this many after it, one less with each read of the queue.
+    /// `burst`: ... and up to this many later posts, one fewer with each read of the queue.
     pub(crate) burst: u64,
-    /// `sendagain`: every n-th post of a send of a queue is turned away.
+    /// `sendagain`: every n-th post of a send of a queue is refused.
     pub(crate) send_again: u64,
-    /// `recvagain`: every n-th post of a receive of an endpoint is turned away.
+    /// `recvagain`: every n-th post of a receive of an endpoint is refused.
     pub(crate) recv_again: u64,
     /// `error`: an operation fails (a send too, a receive not) ...
     pub(crate) error: u64,
     /// `errno`: ... with this libfabric error (default FI_EIO).
     pub(crate) errno: i32,
-    /// `nth`: the n-th operation of a queue fails, whatever `error` says. Receives are not counted.
+    /// `nth`: the n-th operation of a queue fails, independently of `error`. Receives are not
+    /// counted.
     pub(crate) nth: u64,
-    /// `lose`: the n-th send of a queue that is taken completes, and its message goes nowhere.
+    /// `lose`: the n-th accepted send of a queue completes, and its message never arrives.
     pub(crate) lose: u64,
     /// `nameless`: an error completion carries no context.
     pub(crate) nameless: u64,
     /// `delay`: operations take up to this many reads of the queue, and an arrived message goes to
     /// a receive up to this many reads later.
     pub(crate) delay: u64,
-    /// `reorder`: completions come in any order when not 0, those of receives in one that the order of
-    /// sends allows.
+    /// `reorder`: if not 0, completions come in any order; completions of receives keep the order of
+    /// sends.
     pub(crate) reorder: bool,
-    /// `againfrom`: from the n-th post of a queue on, every one is turned away.
+    /// `againfrom`: from the n-th post of a queue on, every post is refused.
     pub(crate) again_from: u64,
     /// `unreadable`: from the n-th operation of a queue on, every read of it fails with FI_EIO.
     pub(crate) unreadable: u64,
-    /// `stray`: a completion is followed by one without context that belongs to nothing.
+    /// `stray`: a completion is followed by a completion without context that belongs to no operation.
     pub(crate) stray: u64,
     /// `nullok`: a successful completion comes without its context.
     pub(crate) null_ok: u64,
-    /// `silent`: from the n-th operation of a queue on, its peer does nothing more ...
+    /// `silent`: from the n-th operation of a queue on, its peer stops answering ...
     pub(crate) silent: u64,
-    /// `back`: ... until the queue was read this many times; 0 for ever.
+    /// `back`: ... until the queue was read this many times; 0 means forever.
     pub(crate) back: u64,
     /// `nomem`: a registration is refused with FI_ENOMEM.
     pub(crate) nomem: u64,
@@ -59,7 +60,8 @@ pub(crate) struct Faults {
     pub(crate) keyrejected: u64,
     /// `open`: this step of opening fails (name) ...
     pub(crate) open: String,
-    /// `openat`: ... the n-th time that it is taken after a fabric was asked for; 0 for every time ...
+    /// `openat`: ... the n-th time that the step is taken after a fabric was requested; 0 means every
+    /// time ...
     pub(crate) open_at: u64,
     /// `openerrno`: ... with this error (default FI_ENOMEM).
     pub(crate) open_errno: i32,

@@ -1,11 +1,11 @@
-//! Entries of function tables that are not served: each is a function of the entry's own type that
-//! answers `-FI_ENOSYS`, as libfabric's own stubs do.
+//! Unsupported entries of function tables: each is a function of the entry's type that returns
+//! `-FI_ENOSYS`, like libfabric's own stubs.
 
 use std::ffi::{c_char, c_int};
 
 use libfabric_sys as ffi;
 
-/// The answer of a function that is not served.
+/// The function of an unsupported entry.
 pub(crate) trait Refusal {
     const REFUSAL: Self;
 }
@@ -22,7 +22,7 @@ impl Refusal for *const c_char {
     const REFUSAL: *const c_char = std::ptr::null();
 }
 
-/// A table entry that refuses.
+/// A table entry that refuses every call.
 pub(crate) trait Missing {
     const MISSING: Self;
 }

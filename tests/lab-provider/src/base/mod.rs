@@ -1,4 +1,5 @@
-//! What everything else uses: the settings, what is reported of the user, the arithmetic of atomics.
+//! The base of all other folders: the settings, the reports about the user, the arithmetic of
+//! atomics.
 
 pub(crate) mod arithmetic;
 pub(crate) mod config;

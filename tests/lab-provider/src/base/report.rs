@@ -1,36 +1,36 @@
-//! What the provider has to say: violations by its user, one line each, to the file `LAB_REPORT`
-//! (standard error without it); counts, to `LAB_STATS`; and each
-//! fault, to `LAB_TRACE`.
+//! The provider's outputs: violations by its user, one line each, go to the file `LAB_REPORT`
+//! (standard error without it); counts go to `LAB_STATS`, and each fault to `LAB_TRACE`.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Things that happened since the library was loaded.
+/// Counts since the library was loaded.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// Operations accepted.
+    /// Accepted operations.
     pub(crate) posted: AtomicU64,
-    /// Completions of operations handed out, and operations that ended well and were to leave none.
+    /// Returned completions of operations, and successful operations that leave no completion.
     pub(crate) completed: AtomicU64,
-    /// Completions handed out that belong to no operation.
+    /// Returned completions that belong to no operation.
     pub(crate) strays: AtomicU64,
-    /// Error completions handed out.
+    /// Returned error completions.
     pub(crate) failed: AtomicU64,
-    /// Operations still pending when their queue was closed.
+    /// Operations that were outstanding when their queue was closed.
     pub(crate) discarded: AtomicU64,
-    /// Faults: posts turned away, operations failed, registrations and openings refused.
+    /// Faults: refused posts, failed operations, refused registrations and openings.
     pub(crate) faults: AtomicU64,
-    /// Times that the user broke a rule.
+    /// The number of violations by the user.
     pub(crate) violations: AtomicU64,
-    /// Objects that are open now.
+    /// The number of open objects.
     pub(crate) open: AtomicI64,
-    /// Addresses inserted into vectors, removed from them, and looked up there; endpoints asked for their names.
+    /// The numbers of addresses that were inserted into vectors, removed and looked up, and of requests for an
+    /// endpoint's name.
     pub(crate) inserted: AtomicU64,
     pub(crate) removed: AtomicU64,
     pub(crate) looked: AtomicU64,
     pub(crate) named: AtomicU64,
-    /// Receives that met no message before their endpoint was closed.
+    /// Receives that got no message before their endpoint was closed.
     pub(crate) unmet: AtomicU64,
 }
 
@@ -63,12 +63,12 @@ fn append(variable: &str, line: &str) -> bool {
         .append(true)
         .create(true)
         .open(path)
-        // One write per line, so that lines of several processes do not mix.
+        // Each line is one write, so that lines of several processes do not mix.
         .and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()))
         .is_ok()
 }
 
-/// Reports that the user broke a rule.
+/// Reports a violation by the user.
 pub(crate) fn violation(what: &str) {
     count(&COUNTS.violations);
     let line = format!("lab: process {}: {what}", std::process::id());
@@ -77,7 +77,8 @@ pub(crate) fn violation(what: &str) {
     }
 }
 
-/// Appends a line on a fault to the file `LAB_TRACE`, for who looks into a failing seed.
+/// Appends a line about a fault to the file `LAB_TRACE`, for the search for the cause of a failing
+/// seed.
 pub(crate) fn trace(what: impl FnOnce() -> String) {
     if std::env::var_os("LAB_TRACE").is_some() {
         append("LAB_TRACE", &format!("{} {}", std::process::id(), what()));
@@ -111,7 +112,7 @@ pub(crate) fn write_counts(event: &str) {
     );
 }
 
-/// libfabric's last call before it unloads the library: whatever is open now has leaked.
+/// libfabric's last call before it unloads the library: every object that is still open has leaked.
 pub(crate) unsafe extern "C" fn cleanup() {
     let open = COUNTS.open.load(Ordering::Relaxed);
     if open != 0 {

@@ -2,7 +2,7 @@
 
 use std::env;
 
-/// The number that a variable has, or another.
+/// The number in a variable, or a default.
 pub(crate) fn number<T: std::str::FromStr>(name: &str, default: T) -> T {
     let value = env::var(name).ok();
     value.and_then(|v| v.trim().parse().ok()).unwrap_or(default)

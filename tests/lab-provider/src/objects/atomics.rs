@@ -40,10 +40,10 @@ const NONE: ffi::fi_ops_atomic = ffi::fi_ops_atomic {
     compwritevalid: Missing::MISSING,
 };
 
-/// Bytes of an atomic, if it is one that `fi_query_atomic` grants.
+/// The bytes of an atomic that `fi_query_atomic` grants.
 ///
 /// # Safety
-/// `ep` is an endpoint of ours.
+/// `ep` is an endpoint of this provider.
 unsafe fn bytes(
     ep: *mut ffi::fid_ep,
     call: &str,
@@ -52,7 +52,7 @@ unsafe fn bytes(
     op: u32,
     count: usize,
 ) -> Result<usize, isize> {
-    // SAFETY: the caller vouches for the endpoint.
+    // SAFETY: the caller guarantees that the endpoint is valid.
     let ep: &EndpointObject = unsafe { Object::of(ep, call) }.map_err(|code| code as isize)?;
     let config = ep.inner.domain.inner.config;
     let granted = arithmetic::serves(datatype, op) && config.serves(kind, datatype, op);

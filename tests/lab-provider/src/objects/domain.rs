@@ -1,4 +1,4 @@
-//! The domain: what regions, queues and endpoints are opened in.
+//! The domain, in which regions, queues and endpoints are opened.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr;
@@ -21,15 +21,15 @@ use crate::reach::{device, inbox};
 pub(crate) struct Domain {
     fabric: &'static FabricObject,
     pub(crate) config: &'static Config,
-    /// Whether it was opened with atomics.
+    /// Whether the domain was opened with atomics.
     pub(crate) atomics: bool,
-    /// Tells the domains of a process apart.
+    /// A number that distinguishes the domains of a process.
     pub(crate) number: u64,
-    /// For keys and registrations.
+    /// The randomness of keys and registrations.
     pub(crate) random: Mutex<Random>,
     pub(crate) next_key: AtomicU64,
     pub(crate) queues: AtomicU64,
-    /// Serves peers under automatic progress.
+    /// The thread that serves peers under automatic progress.
     agent: Mutex<Option<inbox::Agent>>,
 }
 
@@ -68,7 +68,7 @@ static MR: ffi::fi_ops_mr = ffi::fi_ops_mr {
     regattr: Some(region::register),
 };
 
-/// Fails a step of opening when the script says so.
+/// Makes a step of opening fail if the script says so.
 pub(crate) fn step(domain: &DomainObject, name: &str) -> Result<(), c_int> {
     match domain.inner.config.faults.at_open(name) {
         0 => Ok(()),
@@ -82,13 +82,13 @@ pub(crate) unsafe extern "C" fn open(
     domain: *mut *mut ffi::fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: a fabric of ours.
+    // SAFETY: by libfabric's contract, this is a fabric of this provider.
     let fabric: &FabricObject = or_return!(unsafe { Object::of(fabric, "fi_domain") });
     // SAFETY: the caller passes an info with its attributes, whose name is NULL or a C string.
     let name = unsafe { (*(*info).domain_attr).name };
     let name = match name.is_null() {
         true => c"lab0",
-        // SAFETY: as above.
+        // SAFETY: the name is not NULL, so it is a C string.
         false => unsafe { CStr::from_ptr(name) },
     };
     let name = name.to_str().unwrap_or_default();
@@ -131,7 +131,7 @@ pub(crate) unsafe extern "C" fn open(
             agent: Mutex::new((config.hmem && config.auto_progress).then(inbox::Agent::start)),
         },
     );
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *domain = object.pointer() };
     0
 }
@@ -141,7 +141,7 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
     let domain: &DomainObject = or_return!(unsafe { Object::of(fid, "fi_close") });
     let rc = domain.close();
     if rc == 0 {
-        // Waits for its thread.
+        // The drop waits for the domain's thread.
         drop(domain.inner.agent.lock().map(|mut agent| agent.take()));
         device::set_overrides(domain.inner.number, None);
         domain.inner.fabric.release();
@@ -177,7 +177,7 @@ unsafe extern "C" fn query_atomic(
     if !fits || !config.serves(kind, datatype, op) {
         return -(ffi::FI_EOPNOTSUPP as c_int);
     }
-    // SAFETY: the caller passes where to put the answer.
+    // SAFETY: the caller passes a writable structure.
     unsafe {
         (*attr).size = size;
         (*attr).count = config.atomic_bytes / size;

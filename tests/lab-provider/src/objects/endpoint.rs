@@ -1,4 +1,4 @@
-//! Endpoints: plain ones, scalable ones, and the contexts of those.
+//! Endpoints: plain endpoints, scalable endpoints, and their contexts.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -22,10 +22,10 @@ pub(crate) struct Endpoint {
     class: u32,
     /// The scalable endpoint of a context.
     parent: Option<&'static EndpointObject>,
-    /// Transmit contexts that a scalable endpoint was opened with.
+    /// The number of transmit contexts of a scalable endpoint.
     contexts: usize,
-    /// What it receives from, if it was opened with FI_MSG; that of a scalable endpoint is also that of
-    /// its receive context.
+    /// The mailbox from which the endpoint receives, if it was opened with FI_MSG; the receive context
+    /// of a scalable endpoint shares its mailbox.
     mailbox: Option<&'static Mailbox>,
     bound: Mutex<Bound>,
 }
@@ -33,16 +33,16 @@ pub(crate) struct Endpoint {
 #[derive(Default)]
 pub(crate) struct Bound {
     vector: Option<&'static VectorObject>,
-    /// Where operations that the endpoint initiates complete.
+    /// The queue for operations that the endpoint initiates.
     pub(crate) queue: Option<&'static QueueObject>,
-    /// Where receives complete.
+    /// The queue for receives.
     pub(crate) received: Option<&'static QueueObject>,
     /// Queues bound in any role.
     queues: Vec<&'static QueueObject>,
     pub(crate) enabled: bool,
 }
 
-// SAFETY: objects are never freed, and guard their own state.
+// SAFETY: objects are never freed, and lock their own state.
 unsafe impl Send for Bound {}
 
 pub(crate) type EndpointObject = Object<ffi::fid_ep, Endpoint>;
@@ -147,12 +147,12 @@ pub(crate) unsafe extern "C" fn open(
     ep: *mut *mut ffi::fid_ep,
     _context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: a domain of ours.
+    // SAFETY: by libfabric's contract, this is a domain of this provider.
     let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_endpoint") });
     or_return!(domain::step(domain, "ep"));
     // SAFETY: the caller passes an info.
     let messages = has_messages(domain, unsafe { &*info });
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *ep = place(domain, ffi::FI_CLASS_EP, None, 0, messages) };
     0
 }
@@ -163,7 +163,7 @@ pub(crate) unsafe extern "C" fn open_scalable(
     ep: *mut *mut ffi::fid_ep,
     _context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: a domain of ours.
+    // SAFETY: by libfabric's contract, this is a domain of this provider.
     let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_scalable_ep") });
     or_return!(domain::step(domain, "sep"));
     // SAFETY: the caller passes an info with its attributes.
@@ -177,7 +177,7 @@ pub(crate) unsafe extern "C" fn open_scalable(
     }
     // SAFETY: the caller passes an info.
     let messages = has_messages(domain, unsafe { &*info });
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *ep = place(domain, ffi::FI_CLASS_SEP, None, contexts, messages) };
     0
 }
@@ -200,7 +200,7 @@ unsafe extern "C" fn open_transmit(
         ));
         return -(ffi::FI_EINVAL as c_int);
     }
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *ep = sep.inner.context(ffi::FI_CLASS_TX_CTX, sep) };
     0
 }
@@ -219,7 +219,7 @@ unsafe extern "C" fn open_receive(
         violation(&format!("receive context {index} of 1"));
         return -(ffi::FI_EINVAL as c_int);
     }
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *ep = sep.inner.context(ffi::FI_CLASS_RX_CTX, sep) };
     0
 }

@@ -1,4 +1,4 @@
-//! The fabric: where a shape is fixed.
+//! The fabric, whose opening fixes the shape.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn open(
         },
         Fabric { config },
     );
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *fabric = object.pointer() };
     0
 }

@@ -1,7 +1,7 @@
 //! Messages: sends, and the receives that they meet.
 //!
-//! A send is complete when its message is in the peer's mailbox, whichever completion level is asked for.
-//! So it fails where its peer is gone, and writes that were posted before it may land after its message.
+//! A send is complete when its message is in the peer's mailbox, for every completion level. Therefore a
+//! send to a dead peer fails, and earlier writes may land after its message.
 
 use std::ffi::c_void;
 
@@ -41,7 +41,7 @@ const NONE: ffi::fi_ops_msg = ffi::fi_ops_msg {
 /// The one buffer of a message, or an empty one, with its length.
 ///
 /// # Safety
-/// The message is complete, as `fi_sendmsg` and `fi_recvmsg` ask for.
+/// The message is complete, as `fi_sendmsg` and `fi_recvmsg` require.
 unsafe fn piece(message: &ffi::fi_msg, call: &str) -> Result<(Local, usize), isize> {
     match message.iov_count {
         0 => Ok((Local::default(), 0)),
@@ -71,7 +71,7 @@ unsafe extern "C" fn send(
         post(ep, "fi_send", peer, 0, |name| Operation {
             local: local(buffer as u64, desc),
             context: context as u64,
-            // Done before it completes.
+            // The work is done before the send completes.
             delivered: true,
             ..Operation::new(Work::Send, name, 0, 0, length)
         })
@@ -119,7 +119,7 @@ unsafe extern "C" fn inject(
     }
 }
 
-/// The sender that is named is not looked at: FI_DIRECTED_RECV is not offered.
+/// The named sender is ignored, because FI_DIRECTED_RECV is not offered.
 unsafe extern "C" fn recv(
     ep: *mut ffi::fid_ep,
     buffer: *mut c_void,

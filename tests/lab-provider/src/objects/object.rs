@@ -1,4 +1,4 @@
-//! The frame of every fid: what it is, whether it was closed, what still depends on it.
+//! The frame of every fid: its kind, whether it was closed, and the objects that depend on it.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -8,10 +8,10 @@ use libfabric_sys as ffi;
 
 use crate::base::report::{COUNTS, violation};
 
-/// One of libfabric's structures that begin with a `struct fid`, and what the provider keeps with it.
+/// A libfabric structure that begins with a `struct fid`, and the provider's data about it.
 #[repr(C)]
 pub(crate) struct Object<F, T> {
-    /// First, so that libfabric's pointer is also ours.
+    /// The first field, so that libfabric's pointer is also a pointer to the object.
     fid: UnsafeCell<F>,
     kind: &'static str,
     closed: AtomicBool,
@@ -21,8 +21,8 @@ pub(crate) struct Object<F, T> {
 }
 
 impl<F, T> Object<F, T> {
-    /// Puts an object where it stays. Its memory is never given back: what its user does with it
-    /// after closing it must be seen, not crash.
+    /// Allocates an object at a fixed address. The memory is never freed: the user's accesses after
+    /// the closing must be reported, not crash.
     pub(crate) fn place(kind: &'static str, fid: F, inner: T) -> &'static Object<F, T> {
         COUNTS.open.fetch_add(1, Ordering::Relaxed);
         Box::leak(Box::new(Object {
@@ -34,12 +34,13 @@ impl<F, T> Object<F, T> {
         }))
     }
 
-    /// The object behind libfabric's pointer; reported and refused when it was closed.
+    /// The object behind libfabric's pointer; an access to a closed object is reported and refused.
     ///
     /// # Safety
-    /// `fid` points to the structure of an object made by [`place`](Self::place) with these types.
+    /// `fid` points to the structure of an object that [`place`](Self::place) made with these
+    /// types.
     pub(crate) unsafe fn of<P>(fid: *mut P, call: &str) -> Result<&'static Object<F, T>, c_int> {
-        // SAFETY: the caller vouches for the type; objects are never freed.
+        // SAFETY: the caller guarantees the type; objects are never freed.
         let object = unsafe { &*fid.cast::<Object<F, T>>() };
         if object.closed.load(Ordering::Relaxed) {
             violation(&format!("{call} on a closed {}", object.kind));
@@ -61,7 +62,7 @@ impl<F, T> Object<F, T> {
         self.dependents.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Marks the object closed, unless others still depend on it.
+    /// Marks the object closed, unless other objects depend on it.
     pub(crate) fn close(&self) -> c_int {
         let n = self.dependents.load(Ordering::Relaxed);
         if n > 0 {
@@ -80,7 +81,7 @@ impl<F, T> Object<F, T> {
     }
 }
 
-/// Unwraps a result in a function that answers with a negative error.
+/// Unwraps a result in a function that returns negative errors.
 macro_rules! or_return {
     ($result:expr) => {
         match $result {

@@ -1,4 +1,4 @@
-//! `fi_set_ops` of a domain: its user's functions that reach device memory.
+//! `fi_set_ops` of a domain: the user's functions for device memory.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -32,9 +32,9 @@ pub(crate) unsafe extern "C" fn set_ops(
     if name != c"hmem_override_ops" || !domain.inner.config.hmem_override {
         return -(ffi::FI_ENOSYS as c_int);
     }
-    // SAFETY: the caller passes the structure that goes with the name, or NULL.
+    // SAFETY: the caller passes NULL, or the structure that belongs to the name.
     let ops = unsafe { ops.cast::<OverrideOps>().as_ref() };
-    // Both or nothing, as the man page of the domain asks.
+    // Both functions or none, as the man page of the domain requires.
     let overrides = match ops {
         Some(OverrideOps {
             size,

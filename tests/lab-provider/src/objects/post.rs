@@ -1,4 +1,4 @@
-//! Posts: what is checked of every operation before its queue takes it.
+//! Posts: the checks of every operation before its queue accepts it.
 
 use std::ffi::c_void;
 
@@ -11,11 +11,12 @@ use crate::reach::name::Name;
 use crate::reach::own_name;
 use crate::work::operation::{Local, Operation, Work};
 
-/// Checks the endpoint and the peer, and hands an operation to the queue. `fill` makes the operation
-/// for the peer.
+/// Checks the endpoint and the peer, and passes an operation to the queue. `fill` makes the
+/// operation for the peer.
 ///
 /// # Safety
-/// `ep` is an endpoint of ours; the buffers are the provider's, as the call's man page says.
+/// `ep` is an endpoint of this provider; the buffers belong to the provider, as the call's man page
+/// says.
 pub(crate) unsafe fn post(
     ep: *mut ffi::fid_ep,
     call: &str,
@@ -23,7 +24,7 @@ pub(crate) unsafe fn post(
     flags: u64,
     fill: impl FnOnce(Name) -> Operation,
 ) -> isize {
-    // SAFETY: the caller vouches for the endpoint.
+    // SAFETY: the caller guarantees that the endpoint is valid.
     let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
         Ok(object) => object,
         Err(code) => return code as isize,
@@ -62,14 +63,15 @@ pub(crate) unsafe fn post(
         flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0 && !config.confirms_sending;
     operation.endpoint = ep as usize;
     operation.position = peer;
-    // SAFETY: the caller vouches for the buffers.
+    // SAFETY: the caller guarantees that the buffers are valid.
     unsafe { queue.inner.post(operation) }
 }
 
-/// Checks the endpoint, and hands a receive to its queue.
+/// Checks the endpoint, and passes a receive to its queue.
 ///
 /// # Safety
-/// `ep` is an endpoint of ours; the buffer is the provider's, as the call's man page says.
+/// `ep` is an endpoint of this provider; the buffer belongs to the provider, as the call's man page
+/// says.
 pub(crate) unsafe fn post_receive(
     ep: *mut ffi::fid_ep,
     call: &str,
@@ -77,7 +79,7 @@ pub(crate) unsafe fn post_receive(
     length: usize,
     context: *mut c_void,
 ) -> isize {
-    // SAFETY: the caller vouches for the endpoint.
+    // SAFETY: the caller guarantees that the endpoint is valid.
     let object: &EndpointObject = match unsafe { Object::of(ep, call) } {
         Ok(object) => object,
         Err(code) => return code as isize,
@@ -97,6 +99,6 @@ pub(crate) unsafe fn post_receive(
         endpoint: ep as usize,
         ..Operation::new(Work::Receive, own, 0, 0, length)
     };
-    // SAFETY: the caller vouches for the buffer.
+    // SAFETY: the caller guarantees that the buffer is valid.
     unsafe { queue.inner.post_receive(receive) }
 }

@@ -1,5 +1,5 @@
-//! Completion queues: where operations wait, happen and complete, as late and in as odd an order as
-//! the script wants. Nothing happens unless the queue is read.
+//! Completion queues: operations wait, take effect and complete here, as late and in as unusual an
+//! order as the script demands. Operations progress only when the queue is read.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -20,10 +20,10 @@ use crate::work::receiver::Receiver;
 
 pub(crate) struct Queue {
     domain: &'static DomainObject,
-    /// Whether entries tell what completed, and how long a message is.
+    /// Whether entries contain the kind of the operation and the length of a message.
     long: bool,
     state: Mutex<State>,
-    /// Endpoints that complete here.
+    /// The number of endpoints that complete here.
     bound: AtomicI32,
 }
 
@@ -56,13 +56,13 @@ pub(crate) unsafe extern "C" fn open(
     cq: *mut *mut ffi::fid_cq,
     _context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: a domain of ours.
+    // SAFETY: by libfabric's contract, this is a domain of this provider.
     let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_cq_open") });
     or_return!(domain::step(domain, "cq"));
     // SAFETY: the caller passes a complete attribute.
     let attr = unsafe { &*attr };
     let (format, wait) = (attr.format, attr.wait_obj);
-    // Layers over endpoints of other types, which are only offered, get no queue.
+    // Layers over endpoints of other types get no queue, because those types are only offered.
     let is_used = domain.inner.config.endpoints.contains(&ffi::FI_EP_RDM);
     let long = format == ffi::FI_CQ_FORMAT_MSG && is_used;
     if !(long || format == ffi::FI_CQ_FORMAT_CONTEXT) || wait != ffi::FI_WAIT_NONE {
@@ -84,7 +84,7 @@ pub(crate) unsafe extern "C" fn open(
             bound: AtomicI32::new(0),
         },
     );
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *cq = object.pointer() };
     0
 }
@@ -100,8 +100,8 @@ unsafe extern "C" fn close(fid: *mut ffi::fid) -> c_int {
 }
 
 impl Queue {
-    /// The state. Under every threading model that the transport asks for, one thread at a time
-    /// may be here.
+    /// Locks the state. Every threading model that the transport requests permits one thread at a
+    /// time here.
     fn enter(&self) -> MutexGuard<'_, State> {
         match self.state.try_lock() {
             Ok(state) => state,
@@ -113,10 +113,10 @@ impl Queue {
         }
     }
 
-    /// Takes an operation, or says why not with a negative error.
+    /// Accepts an operation, or refuses it with a negative error.
     ///
     /// # Safety
-    /// The buffers of the operation are the provider's, as its call's man page says.
+    /// The buffers of the operation belong to the provider, as its call's man page says.
     pub(crate) unsafe fn post(&self, mut operation: Operation) -> isize {
         let config = self.domain.inner.config;
         let faults = &config.faults;
@@ -147,27 +147,27 @@ impl Queue {
                 count(&COUNTS.faults);
             }
         }
-        // SAFETY: the caller vouches for the context.
+        // SAFETY: the caller guarantees that the context is valid.
         if let Err(code) = unsafe { operation.arm(config) } {
             return -(code as isize);
         }
         if faults.silent != 0 && state.posted == faults.silent {
             state.fall_silent(operation.position, operation.peer.pid, faults.back);
         }
-        // Some effects come long before their completion; under automatic progress all do.
+        // Some effects come long before their completion; under automatic progress all effects do.
         let early = config.auto_progress || (faults.delay > 0 && state.random.below(3) == 0);
         let silent = state.is_silent(operation.position);
         state.pending.push_back(operation);
         if early && !silent {
             let last = state.pending.len() - 1;
-            // A failure is kept with the operation until it completes.
+            // The operation keeps a failure until it completes.
             let _ = state.perform(last, config);
         }
         count(&COUNTS.posted);
         0
     }
 
-    /// Takes a write that was made.
+    /// Accepts a write that was already made.
     pub(crate) fn made(&self, context: *mut c_void) -> isize {
         let mut state = self.enter();
         if state.ready.len() >= self.domain.inner.config.tx_size {
@@ -177,10 +177,10 @@ impl Queue {
         0
     }
 
-    /// Takes a receive, or says why not with a negative error.
+    /// Accepts a receive, or refuses it with a negative error.
     ///
     /// # Safety
-    /// The buffer of the receive is the provider's, as its call's man page says.
+    /// The buffer of the receive belongs to the provider, as its call's man page says.
     pub(crate) unsafe fn post_receive(&self, mut receive: Operation) -> isize {
         let config = self.domain.inner.config;
         let mut state = self.enter();
@@ -196,7 +196,7 @@ impl Queue {
         if let Err(code) = check_context(&state, &receive, config) {
             return code;
         }
-        // SAFETY: the caller vouches for the context.
+        // SAFETY: the caller guarantees that the context is valid.
         if let Err(code) = unsafe { receive.arm(config) } {
             return -(code as isize);
         }
@@ -205,7 +205,7 @@ impl Queue {
         0
     }
 
-    /// Completes the receives of an endpoint from now on.
+    /// Adds an endpoint whose receives complete here.
     pub(crate) fn receive(&self, endpoint: usize, mailbox: &'static Mailbox) {
         let receiver = Receiver::new(endpoint, mailbox);
         self.enter().receivers.push(receiver);
@@ -215,7 +215,7 @@ impl Queue {
         self.bound.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Forgets what an endpoint that closes has outstanding.
+    /// Discards the outstanding operations of an endpoint that closes.
     pub(crate) fn unbind(&self, endpoint: usize) {
         self.bound.fetch_sub(1, Ordering::Relaxed);
         let mut state = self.enter();
@@ -231,7 +231,7 @@ impl Queue {
     }
 }
 
-/// Whether the script turns a post away.
+/// Whether the script refuses a post.
 fn turned_away(state: &mut State, operation: &Operation, config: &Config) -> bool {
     let faults = &config.faults;
     state.tries += 1;
@@ -253,7 +253,7 @@ fn turned_away(state: &mut State, operation: &Operation, config: &Config) -> boo
     faults.send_again != 0 && state.sends.is_multiple_of(faults.send_again)
 }
 
-/// Whether a new operation has a context, and one of its own, where the provider requires it.
+/// Whether a new operation has its own context, if the provider requires contexts.
 fn check_context(state: &State, operation: &Operation, config: &Config) -> Result<(), isize> {
     if config.context_bytes() == 0 || !operation.completes {
         return Ok(());
@@ -282,13 +282,13 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
         count(&COUNTS.faults);
         return -(ffi::FI_EIO as isize);
     }
-    // A provider gets room by progress, however rarely it is asked.
+    // A provider gets room by progress, however rarely it is read.
     state.burst = state.burst.saturating_sub(1);
     let bare = config.bare && state.pending.is_empty() && state.receivers.is_empty();
     if !bare && (state.errors.is_empty() || state.ready.is_empty()) {
         state.advance(config, count_);
     }
-    // Successes come out before the failure that followed them.
+    // Successful completions are returned before the failure that followed them.
     let n = state.ready.len().min(count_);
     for (i, ready) in state.ready.drain(..n).enumerate() {
         let (context, received, counter) = match ready {
@@ -297,7 +297,8 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
             Ready::Stray => (0, None, &COUNTS.strays),
         };
         let op_context = context as *mut c_void;
-        // SAFETY: the caller passes room for `count_` entries of the queue's format, of which i are taken.
+        // SAFETY: the caller passes room for `count_` entries of the queue's format, of which `i` are
+        // filled.
         unsafe {
             if queue.inner.long {
                 let flags = received.map_or(ffi::FI_TRANSMIT, |_| ffi::FI_MSG | ffi::FI_RECV);

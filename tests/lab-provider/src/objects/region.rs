@@ -17,7 +17,7 @@ use crate::reach::memory;
 use crate::reach::pages;
 use crate::reach::regions::{self, Exposed, Refused};
 
-/// Draws of a random key before giving up.
+/// The maximum number of tries for a random key.
 const DRAWS: u32 = 1000;
 
 pub(crate) struct Region {
@@ -25,7 +25,7 @@ pub(crate) struct Region {
     slot: usize,
     key: u64,
     device: bool,
-    /// Cannot be closed before the region.
+    /// The endpoint that the region is bound to; it cannot be closed before the region.
     bound: Mutex<Option<&'static EndpointObject>>,
     enabled: AtomicBool,
 }
@@ -48,7 +48,7 @@ static FID: ffi::fi_ops = ffi::fi_ops {
     ops_set: Missing::MISSING,
 };
 
-/// The largest key of the domain's size that is not taken for "no key yet".
+/// The largest key of the domain's size that does not mean "no key yet".
 fn last_key(config: &Config) -> u64 {
     match config.key_size {
         0 | 8.. => ffi::FI_KEY_NOTAVAIL - 1,
@@ -56,7 +56,7 @@ fn last_key(config: &Config) -> u64 {
     }
 }
 
-/// A key of the provider's choice.
+/// A key that the provider chooses.
 fn draw(domain: &Domain) -> u64 {
     let last = last_key(domain.config);
     let next = || domain.next_key.fetch_add(1, Ordering::Relaxed) % last.max(1);
@@ -70,7 +70,7 @@ fn draw(domain: &Domain) -> u64 {
     }
 }
 
-/// The registration that the script refuses, as a negative error.
+/// The negative error of a registration that the script refuses; `None` if it is not refused.
 fn fault(domain: &Domain) -> Option<c_int> {
     let faults = &domain.config.faults;
     let mut random = domain.random.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +85,7 @@ fn fault(domain: &Domain) -> Option<c_int> {
     Some(-(code as c_int))
 }
 
-/// Whether the first and the last byte can be read.
+/// Whether the first and the last byte are readable.
 fn is_mapped(base: u64, length: usize) -> bool {
     let mut byte = 0u8;
     let own = u64::from(std::process::id());
@@ -119,12 +119,12 @@ pub(crate) unsafe extern "C" fn register(
         device::remember(memory.with_key(exposed.key));
     }
     let object = place(domain, slot, &exposed);
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *mr = object.pointer() };
     0
 }
 
-/// Whether memory may be registered; else a negative error.
+/// Whether memory may be registered; otherwise a negative error.
 fn check(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Result<(), c_int> {
     let config = domain.config;
     let wrong = |what: &str| {
@@ -159,7 +159,7 @@ fn check(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Result<()
     fault(domain).map_or(Ok(()), Err)
 }
 
-/// What peers are told of a region.
+/// The description of a region for peers.
 fn describe(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Exposed {
     let config = domain.config;
     let device = attr.iface != ffi::FI_HMEM_SYSTEM;
@@ -183,7 +183,8 @@ fn describe(domain: &Domain, attr: &ffi::fi_mr_attr, iov: &ffi::iovec) -> Expose
     }
 }
 
-/// Lists a region, under a key of the provider's where it chooses keys; its slot, or a negative error.
+/// Lists a region, under a key of the provider if the provider chooses keys. Returns its slot, or a
+/// negative error.
 fn list(domain: &Domain, exposed: &mut Exposed) -> Result<usize, c_int> {
     let config = domain.config;
     if config.cache != Cache::Absent && config.provider_keys() && !exposed.device {
@@ -225,17 +226,17 @@ fn list(domain: &Domain, exposed: &mut Exposed) -> Result<usize, c_int> {
     }
 }
 
-/// The object of a region that is listed.
+/// The object of a listed region.
 fn place(domain: &'static DomainObject, slot: usize, exposed: &Exposed) -> &'static RegionObject {
     let config = domain.inner.config;
-    // Under FI_MR_ENDPOINT, a provider that chooses keys may know them late.
+    // Under FI_MR_ENDPOINT, a provider that chooses keys may determine them late.
     let late = config.bound_regions() && config.provider_keys();
     domain.depend();
     Object::place(
         "memory region",
         ffi::fid_mr {
             fid: fid(ffi::FI_CLASS_MR, &FID),
-            // Peers and people see no pointer in it, so that nobody follows it.
+            // The descriptor contains no pointer, so no code can follow it.
             mem_desc: std::ptr::without_provenance_mut::<c_void>(slot + 1),
             key: if late {
                 ffi::FI_KEY_NOTAVAIL

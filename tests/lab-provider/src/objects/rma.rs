@@ -46,7 +46,7 @@ unsafe extern "C" fn read(
         post(ep, "fi_read", peer, 0, |name| Operation {
             local: local(buffer as u64, desc),
             context: context as u64,
-            // A read is complete when its data is there.
+            // A read is complete when its data has arrived.
             delivered: true,
             ..Operation::new(Work::Read, name, address, key, length)
         })

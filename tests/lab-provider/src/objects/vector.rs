@@ -1,4 +1,4 @@
-//! Address vectors: where a user puts the addresses of peers.
+//! Address vectors, which hold the addresses of peers.
 
 use std::ffi::{c_int, c_void};
 use std::ptr;
@@ -12,7 +12,7 @@ use crate::objects::domain::{self, DomainObject};
 use crate::objects::object::{Object, fid, or_return};
 use crate::reach::name::Name;
 
-/// Vector positions start here, so that a position is not mistaken for a rank.
+/// Vector positions start here, so that no position equals a rank.
 const FIRST: u64 = 1000;
 
 pub(crate) struct Vector {
@@ -58,7 +58,7 @@ pub(crate) unsafe extern "C" fn open(
     av: *mut *mut ffi::fid_av,
     _context: *mut c_void,
 ) -> c_int {
-    // SAFETY: libfabric's contract: a domain of ours.
+    // SAFETY: by libfabric's contract, this is a domain of this provider.
     let domain: &DomainObject = or_return!(unsafe { Object::of(domain, "fi_av_open") });
     or_return!(domain::step(domain, "av"));
     domain.depend();
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn open(
             names: Mutex::new(Vec::new()),
         },
     );
-    // SAFETY: the caller passes where to put the pointer.
+    // SAFETY: the caller passes a writable pointer.
     unsafe { *av = object.pointer() };
     0
 }
@@ -106,7 +106,7 @@ unsafe extern "C" fn insert(
         .unwrap_or_else(PoisonError::into_inner);
     let mut inserted = 0;
     for i in 0..count {
-        // SAFETY: the caller passes `count` addresses of this provider, at any alignment.
+        // SAFETY: the caller passes `count` addresses of this provider, with any alignment.
         let name = unsafe { ptr::read_unaligned(addresses.cast::<Name>().add(i)) };
         let place = if name.is_ours() {
             names.push(Some(name));
@@ -175,7 +175,7 @@ unsafe extern "C" fn lookup(
 /// `out` has room for `*length` bytes.
 pub(crate) unsafe fn give(name: Name, out: *mut c_void, length: *mut usize) -> c_int {
     let size = size_of::<Name>();
-    // SAFETY: the caller vouches for the buffer and its length.
+    // SAFETY: the caller guarantees the buffer and its length.
     unsafe {
         let room = (*length).min(size);
         ptr::copy_nonoverlapping((&raw const name).cast::<u8>(), out.cast(), room);

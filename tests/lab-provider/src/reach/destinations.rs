@@ -1,5 +1,5 @@
-//! Where the results of outstanding operations go, in this process: several may have one destination, of which their
-//! user reads nothing.
+//! The destinations of the results of outstanding operations in this process; if several operations share a
+//! destination, their user does not read it.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 struct Users {
     now: usize,
-    /// Whether there were several at a time since the first came.
+    /// Whether several operations used the destination at the same time.
     shared: bool,
 }
 
@@ -17,7 +17,7 @@ fn list() -> MutexGuard<'static, Option<HashMap<u64, Users>>> {
     LIST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The destination of one outstanding operation. Listed until it is dropped.
+/// The destination of one outstanding operation. The destination is listed until it is dropped.
 pub(crate) struct Destination(u64);
 
 impl Destination {

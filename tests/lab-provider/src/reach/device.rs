@@ -1,6 +1,6 @@
-//! Memory of devices: which memory that is, and how this process reaches it. A device is reached
-//! through its user's override functions (`FI_SET_OPS_HMEM_OVERRIDE`), or, in place of a driver, at
-//! a fixed distance from its address (`LAB_HMEM_SHIFT`); never at the address itself.
+//! Memory of devices: its registrations, and the accesses of this process to it. A device is
+//! accessed through its user's override functions (`FI_SET_OPS_HMEM_OVERRIDE`), or, in place of a
+//! driver, at a fixed distance from its address (`LAB_HMEM_SHIFT`); never at the address itself.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -36,10 +36,11 @@ pub(crate) struct Overrides {
     pub(crate) to: CopyTo,
 }
 
-/// The overrides of each domain that has some.
+/// The overrides of each domain that has overrides.
 static OVERRIDES: Mutex<Vec<(u64, Overrides)>> = Mutex::new(Vec::new());
 
-/// Sets the overrides of a domain: all its memory uses them from now on. `None`: its own way again.
+/// Sets the overrides of a domain; all its memory uses them from now on. `None` restores the
+/// domain's own accesses.
 pub(crate) fn set_overrides(domain: u64, overrides: Option<Overrides>) {
     let mut all = OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner);
     all.retain(|(of, _)| *of != domain);
@@ -61,19 +62,19 @@ pub(crate) struct DeviceMemory {
     length: u64,
     pub(crate) iface: u32,
     device: u64,
-    /// Bytes from the device's address to ours, for a domain without overrides.
+    /// The distance from the device's address to the address in this process, for a domain without
+    /// overrides.
     shift: Option<i64>,
 }
 
-/// All of this process.
+/// All device memory of this process.
 static KNOWN: Mutex<Vec<DeviceMemory>> = Mutex::new(Vec::new());
 
 fn known() -> std::sync::MutexGuard<'static, Vec<DeviceMemory>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Takes note of a registration of device memory, or says with a negative error why it cannot be
-/// had.
+/// Prepares a registration of device memory; a negative error if the memory cannot be registered.
 pub(crate) fn register(
     config: &Config,
     domain: u64,
@@ -102,7 +103,7 @@ pub(crate) fn register(
     })
 }
 
-/// Remembers it from now on.
+/// Lists the memory.
 pub(crate) fn remember(memory: DeviceMemory) {
     known().push(memory);
 }
@@ -112,7 +113,7 @@ pub(crate) fn forget(domain: u64, key: u64) {
     known().retain(|m| (m.domain, m.key) != (domain, key));
 }
 
-/// The device memory that holds an address, if it is that.
+/// The device memory that contains an address, if the address is device memory.
 pub(crate) fn at(address: u64) -> Option<DeviceMemory> {
     let holds = |m: &&DeviceMemory| address.wrapping_sub(m.base) < m.length;
     known().iter().find(holds).copied()
@@ -125,16 +126,16 @@ pub(crate) fn of_key(domain: u64, key: u64) -> Option<DeviceMemory> {
 }
 
 impl DeviceMemory {
-    /// The same under the key that it was given.
+    /// The same memory under the given key.
     pub(crate) fn with_key(self, key: u64) -> DeviceMemory {
         DeviceMemory { key, ..self }
     }
 
-    /// What an override answered, against what was asked.
+    /// Compares the result of an override function with the requested length.
     fn judge(copied: isize, wanted: usize) -> Result<(), i32> {
         match usize::try_from(copied) {
             Ok(n) if n == wanted => Ok(()),
-            // Part of a transfer is no transfer.
+            // A partial copy is an error.
             Ok(_) => Err(ffi::FI_EIO as i32),
             Err(_) => Err(i32::try_from(-copied).unwrap_or(ffi::FI_EIO as i32)),
         }
@@ -152,8 +153,8 @@ impl DeviceMemory {
             (Some(Overrides { from, .. }), _) => {
                 let (iov, offset) = self.piece(address);
                 let to = bytes.as_mut_ptr().cast();
-                // SAFETY: the user's function, which takes any device address; the vector has one
-                // element and the buffer `len` bytes.
+                // SAFETY: the user's function takes any device address; the vector has one element
+                // and the buffer `len` bytes.
                 let n = unsafe { from(to, bytes.len(), self.iface, self.device, &iov, 1, offset) };
                 Self::judge(n, bytes.len())
             }
@@ -172,14 +173,15 @@ impl DeviceMemory {
             (Some(Overrides { to, .. }), _) => {
                 let (iov, offset) = self.piece(address);
                 let from = bytes.as_ptr().cast();
-                // SAFETY: as in `read`.
+                // SAFETY: the user's function takes any device address; the vector has one element
+                // and the buffer `len` bytes.
                 let n = unsafe { to(self.iface, self.device, &iov, 1, offset, from, bytes.len()) };
                 Self::judge(n, bytes.len())
             }
         }
     }
 
-    /// The registered memory, and how far into it an address lies.
+    /// The registered memory, and the offset of an address in it.
     fn piece(&self, address: u64) -> (ffi::iovec, u64) {
         let iov = ffi::iovec {
             iov_base: self.base as *mut c_void,
@@ -189,7 +191,7 @@ impl DeviceMemory {
     }
 }
 
-/// Copies from a buffer of this process, wherever it is.
+/// Copies from a buffer of this process, on the host or on a device.
 pub(crate) fn read_local(address: u64, length: usize) -> Result<Vec<u8>, i32> {
     let mut bytes = vec![0u8; length];
     match at(address) {
@@ -202,7 +204,7 @@ pub(crate) fn read_local(address: u64, length: usize) -> Result<Vec<u8>, i32> {
     Ok(bytes)
 }
 
-/// Copies to a buffer of this process, wherever it is.
+/// Copies to a buffer of this process, on the host or on a device.
 pub(crate) fn write_local(address: u64, bytes: &[u8]) -> Result<(), i32> {
     match at(address) {
         Some(memory) => memory.write(address, bytes),

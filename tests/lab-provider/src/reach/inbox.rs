@@ -1,8 +1,8 @@
-//! Requests from other processes for this one's device memory, which only this process can reach:
-//! served whenever one of its queues is read, or by a thread under automatic progress.
+//! Requests of other processes for this process's device memory, which only this process can
+//! access. They are served when one of its queues is read, or by a thread under automatic progress.
 //!
 //! A request lies in one of a few slots, at an address that peers know. A peer takes a free slot
-//! under the node's lock, fills it, and looks whether it was answered whenever it reads its queue.
+//! under the node's lock, fills it, and checks for the answer at each read of its queue.
 
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,19 +17,19 @@ use crate::reach::device;
 use crate::reach::memory::{self, Exclusive};
 use crate::reach::name::Name;
 
-/// Requests that a process has at a time.
+/// The number of requests that a process can hold at a time.
 const SLOTS: usize = 4;
-/// Most bytes of a request.
+/// The maximum bytes of a request.
 pub(crate) const LARGEST: usize = 1 << 20;
 
-/// How long a serving thread sleeps between looks.
+/// Time between two checks of a serving thread.
 const PAUSE: Duration = Duration::from_micros(100);
 
 const FREE: u64 = 0;
 const ASKED: u64 = 1;
 const ANSWERED: u64 = 2;
 
-/// What a peer wants done.
+/// The request of a peer.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Request {
@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub(crate) key: u64,
     pub(crate) address: u64,
     pub(crate) length: u64,
-    /// 0 to write, 1 to read, 2 an atomic.
+    /// The kind of work: 0 for a write, 1 for a read, 2 for an atomic.
     pub(crate) work: u64,
     pub(crate) datatype: u64,
     pub(crate) op: u64,
@@ -46,16 +46,16 @@ pub(crate) struct Request {
 #[repr(C)]
 struct Slot {
     state: AtomicU64,
-    /// 0 or an error.
+    /// The answer: 0 or an error.
     answer: AtomicU64,
     request: UnsafeCell<Request>,
-    /// What is written, or the operands; then what was read.
+    /// The written bytes or the operands; later the read bytes.
     data: UnsafeCell<[u8; LARGEST]>,
-    /// What an atomic compares with; no atomic is this long.
+    /// The comparands of an atomic; no atomic is this long.
     compare: UnsafeCell<[u8; 8192]>,
 }
 
-// SAFETY: a slot's cells belong to its peer until ASKED, and to `serve` until ANSWERED.
+// SAFETY: a slot's cells belong to its peer until ASKED, then to `serve` until ANSWERED.
 unsafe impl Sync for Slot {}
 
 static INBOX: [Slot; SLOTS] = [const {
@@ -76,7 +76,7 @@ static INBOX: [Slot; SLOTS] = [const {
     }
 }; SLOTS];
 
-/// Where the slots are in this process.
+/// The address of the slots in this process.
 pub(crate) fn place() -> u64 {
     INBOX.as_ptr() as u64
 }
@@ -93,7 +93,7 @@ fn put_word(name: &Name, at: u64, word: u64) -> Result<(), i32> {
     memory::put(name.pid, at, (&raw const word) as u64, 8)
 }
 
-/// Asks a peer; the slot that the request is in, or `None` while all are taken.
+/// Sends a request to a peer; returns the slot of the request, or `None` while all slots are taken.
 pub(crate) fn ask(
     name: &Name,
     request: &Request,
@@ -130,8 +130,7 @@ pub(crate) fn ask(
     Ok(None)
 }
 
-/// The answer to a request, with the data that was read. Frees the slot. `None` while there is no
-/// answer.
+/// The answer to a request, with the read bytes. Frees the slot. `None` while there is no answer.
 pub(crate) fn answer(
     name: &Name,
     index: usize,
@@ -156,7 +155,7 @@ pub(crate) fn answer(
     Ok(Some(answer))
 }
 
-/// Serves what was asked of this process.
+/// Serves the requests to this process.
 pub(crate) fn serve() {
     static SERVING: Mutex<()> = Mutex::new(());
     let _one = match SERVING.try_lock() {
@@ -165,11 +164,11 @@ pub(crate) fn serve() {
         Err(TryLockError::WouldBlock) => return,
     };
     for slot in &INBOX {
-        // Pairs with the peer's writes before its last word; the kernel keeps their order.
+        // Acquire pairs with the peer's writes before its last word; the kernel keeps their order.
         if slot.state.load(Ordering::Acquire) != ASKED {
             continue;
         }
-        // SAFETY: the slot is ours until it is answered.
+        // SAFETY: the slot belongs to this process until it is answered.
         let done = unsafe {
             fulfil(
                 &*slot.request.get(),
@@ -183,7 +182,7 @@ pub(crate) fn serve() {
     }
 }
 
-/// A thread that serves.
+/// A thread that serves requests.
 pub(crate) struct Agent {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

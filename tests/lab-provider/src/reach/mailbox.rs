@@ -1,9 +1,9 @@
-//! An endpoint's mailbox: where peers put the messages that they send to it, at an address that they
-//! know, until the endpoint's process reads the queue that its receives complete in.
+//! An endpoint's mailbox: peers put messages for the endpoint there, at an address that they know,
+//! until the endpoint's process reads the queue of its receives.
 //!
 //! A peer puts a message into a free slot under the node's lock, and fills in its sequence number, so
-//! that the slots have an order. While all slots are full, a send waits at its sender. Nothing here
-//! makes progress on its own, not even under automatic progress.
+//! that the slots have an order. While all slots are full, a send waits at its sender. The mailbox
+//! makes no progress on its own, not even under automatic progress.
 
 use std::alloc::{self, Layout};
 use std::cell::UnsafeCell;
@@ -17,15 +17,15 @@ use crate::base::report::violation;
 use crate::reach::memory::{self, Exclusive};
 use crate::reach::name::Name;
 
-/// Messages that a mailbox holds.
+/// The number of messages that a mailbox holds.
 pub(crate) const SLOTS: usize = 32;
-/// Most bytes of a message.
+/// The maximum bytes of a message.
 const LARGEST: usize = 1 << 20;
 
 const FREE: u64 = 0;
 const FULL: u64 = 1;
 
-/// What a peer says of its message. `state` is written last.
+/// A peer's description of its message. `state` is written last.
 #[repr(C)]
 struct Head {
     state: AtomicU64,
@@ -52,21 +52,22 @@ const PREFIX: usize = 2 + SLOTS * WORDS;
 
 const _: () = assert!(PREFIX * 8 == offset_of!(Mailbox, data));
 
-// SAFETY: the data of a slot belongs to peers while it is FREE, and to `collect`, which takes `OPEN`,
-// while it is FULL.
+// SAFETY: the data of a slot belongs to peers while the slot is FREE, and to `collect`, which takes
+// `OPEN`, while the slot is FULL.
 unsafe impl Sync for Mailbox {}
 
-/// A message that came.
+/// A received message.
 pub(crate) struct Message {
     pub(crate) sequence: u64,
     pub(crate) source: [u64; 2],
     pub(crate) bytes: Vec<u8>,
 }
 
-/// Mailboxes of closed endpoints, for those that are opened next: memory that peers write to stays.
+/// Mailboxes of closed endpoints, which later endpoints reuse, because memory that peers write to
+/// is never freed.
 static SPARE: Mutex<Vec<&'static Mailbox>> = Mutex::new(Vec::new());
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(1);
-/// Held while messages are taken out.
+/// The lock that `collect` holds.
 static OPEN: Mutex<()> = Mutex::new(());
 
 fn spare() -> std::sync::MutexGuard<'static, Vec<&'static Mailbox>> {
@@ -77,8 +78,8 @@ fn spare() -> std::sync::MutexGuard<'static, Vec<&'static Mailbox>> {
 pub(crate) fn open() -> &'static Mailbox {
     let mailbox = spare().pop().unwrap_or_else(|| {
         let layout = Layout::new::<Mailbox>();
-        // SAFETY: the layout has a size, and zeroes are a valid Mailbox: no owner, and every slot is
-        // FREE. The memory is never given back. Pages that no message reaches are never touched.
+        // SAFETY: the layout's size is not 0, and zeroes are a valid Mailbox: no owner, and every
+        // slot is FREE. The memory is never freed. Pages that no message reaches are never touched.
         unsafe {
             let new = alloc::alloc_zeroed(layout).cast::<Mailbox>();
             if new.is_null() {
@@ -93,19 +94,19 @@ pub(crate) fn open() -> &'static Mailbox {
 }
 
 impl Mailbox {
-    /// Its address, which peers know.
+    /// The mailbox's address, which peers know.
     pub(crate) fn place(&self) -> u64 {
         std::ptr::from_ref(self) as u64
     }
 
-    /// The number of the endpoint that it belongs to.
+    /// The number of the endpoint that owns the mailbox.
     pub(crate) fn owner(&self) -> u64 {
         self.owner.load(Ordering::Relaxed)
     }
 
-    /// Refuses messages from now on, and throws those away that came.
+    /// Refuses messages from now on, and discards those that have arrived.
     pub(crate) fn close(&'static self) {
-        // Without the lock, a peer could be about to fill a slot that the next owner reads.
+        // Without the lock, a peer could fill a slot that the next owner reads.
         let alone = Exclusive::begin();
         self.owner.store(0, Ordering::Release);
         for head in &self.heads {
@@ -115,17 +116,18 @@ impl Mailbox {
         spare().push(self);
     }
 
-    /// Takes out what came, in the order in which it came.
+    /// Takes the messages out, in the order of their arrival.
     pub(crate) fn collect(&self) -> Vec<Message> {
         let _one = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut came = Vec::new();
         for (head, data) in self.heads.iter().zip(&self.data) {
-            // Pairs with the peer's writes before its last word; the kernel keeps their order.
+            // Acquire pairs with the peer's writes before its last word; the kernel keeps their
+            // order.
             if head.state.load(Ordering::Acquire) != FULL {
                 continue;
             }
             let length = head.length.load(Ordering::Relaxed) as usize;
-            // SAFETY: the slot is FULL, so peers leave its data alone until it is FREE.
+            // SAFETY: the slot is FULL, so peers do not access its data until it is FREE.
             let bytes = unsafe { &*data.get() };
             came.push(Message {
                 sequence: head.sequence.load(Ordering::Relaxed),
@@ -153,7 +155,7 @@ pub(crate) fn deposit(name: &Name, endpoint: u64, bytes: &[u8]) -> Result<bool, 
     memory::read(name.pid, name.mailbox, &mut words)?;
     let [owner, next, heads @ ..] = words;
     if owner != name.endpoint {
-        // The endpoint is closed; its process lives.
+        // The endpoint is closed, but its process lives.
         return Err(ffi::FI_EHOSTUNREACH as i32);
     }
     let Some(index) = heads.chunks_exact(WORDS).position(|head| head[0] == FREE) else {

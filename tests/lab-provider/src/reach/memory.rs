@@ -1,5 +1,5 @@
-//! Reaching the memory of a process, this one or another, through the kernel: an address that is not
-//! mapped is an error, not a crash.
+//! Access to the memory of a process, this one or another, through the kernel: an unmapped address
+//! is an error, not a crash.
 
 use std::ffi::{CStr, c_void};
 use std::fs::File;
@@ -27,7 +27,7 @@ fn transfer(call: Transfer, pid: u64, remote: u64, local: u64, length: usize) ->
         };
         let (near, far) = (at(local), at(remote));
         let pid = libc::pid_t::try_from(pid).map_err(|_| ffi::FI_EINVAL as i32)?;
-        // SAFETY: the kernel checks both sides and fails with EFAULT where they are not mapped.
+        // SAFETY: the kernel checks both sides and fails with EFAULT if a side is not mapped.
         let n = unsafe { call(pid, &near, 1, &far, 1, 0) };
         if n <= 0 {
             return Err(match std::io::Error::last_os_error().raw_os_error() {
@@ -61,8 +61,9 @@ pub(crate) fn put(pid: u64, remote: u64, local: u64, length: usize) -> Result<()
     transfer(libc::process_vm_writev, pid, remote, local, length)
 }
 
-/// One atomic at a time on this node: threads exclude each other by a mutex, processes by a lock on
-/// the library's own file, which every user of the provider has and which leaves nothing behind.
+/// The lock for one atomic at a time on this node. A mutex excludes threads, and a lock on the
+/// library's own file excludes processes; every user of the provider has this file, and no extra
+/// file is left behind.
 pub(crate) struct Exclusive<'a> {
     _threads: MutexGuard<'a, Option<File>>,
     descriptor: i32,
@@ -77,7 +78,7 @@ impl Exclusive<'_> {
             *file = Some(own_file().ok_or(ffi::FI_EIO as i32)?);
         }
         let descriptor = file.as_ref().map_or(-1, AsRawFd::as_raw_fd);
-        // SAFETY: a descriptor that stays open while the mutex is held.
+        // SAFETY: the descriptor stays open while the mutex is held.
         if unsafe { libc::flock(descriptor, libc::LOCK_EX) } != 0 {
             return Err(ffi::FI_EIO as i32);
         }
@@ -90,12 +91,12 @@ impl Exclusive<'_> {
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        // SAFETY: as in `begin`.
+        // SAFETY: the descriptor stays open while the mutex is held.
         unsafe { libc::flock(self.descriptor, libc::LOCK_UN) };
     }
 }
 
-/// Closes the file again, so that a process that closed its fabric holds no descriptor of ours.
+/// Closes the file again, so that a process without a fabric holds no descriptor of the provider.
 pub(crate) fn close_file() {
     *FILE.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
@@ -104,11 +105,11 @@ fn own_file() -> Option<File> {
     // SAFETY: all fields are plain pointers.
     let mut info: libc::Dl_info = unsafe { mem::zeroed() };
     let here = own_file as *const c_void;
-    // SAFETY: the address of a function; the structure receives the answer.
+    // SAFETY: the argument is the address of a function; the structure receives the answer.
     if unsafe { libc::dladdr(here, &mut info) } == 0 || info.dli_fname.is_null() {
         return None;
     }
-    // SAFETY: dladdr gives a string that lives as long as the library.
+    // SAFETY: dladdr returns a string that lives as long as the library.
     let path = unsafe { CStr::from_ptr(info.dli_fname) };
     File::open(path.to_str().ok()?).ok()
 }

@@ -1,6 +1,6 @@
-//! What a process lets its peers reach, and how they reach it: its memory through the kernel (`memory`),
-//! the list of its regions (`regions`, `pages`), memory of devices that it copies for them (`device`, `inbox`), and
-//! messages (`mailbox`).
+//! The memory and objects that a process exposes to its peers, and the peers' accesses: memory through the kernel
+//! (`memory`), the list of regions (`regions`, `pages`), device memory that the owner copies for them (`device`,
+//! `inbox`), and messages (`mailbox`).
 
 pub(crate) mod destinations;
 pub(crate) mod device;

@@ -2,7 +2,7 @@
 
 const MAGIC: u64 = 0x6c61_625f_6164_6472;
 
-/// An endpoint's address: where its process keeps what peers look at.
+/// An endpoint's address: the addresses of the data that peers read in its process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
@@ -15,12 +15,13 @@ pub(crate) struct Name {
     pub(crate) inbox: u64,
     /// Address of the endpoint's mailbox, or 0.
     pub(crate) mailbox: u64,
-    /// The number that the mailbox has while it is the endpoint's.
+    /// The mailbox's owner number while it belongs to the endpoint.
     pub(crate) endpoint: u64,
 }
 
 impl Name {
-    /// An address of this process; `mailbox` is where the endpoint's mailbox is, and its number there, or zeroes.
+    /// An address of this process; `mailbox` is the address of the endpoint's mailbox and its owner number, or
+    /// zeroes.
     pub(crate) fn of_process(domain: u64, regions: u64, inbox: u64, mailbox: (u64, u64)) -> Name {
         Name {
             magic: MAGIC,
@@ -33,7 +34,7 @@ impl Name {
         }
     }
 
-    /// Whether it is an address of this provider.
+    /// Whether this is an address of this provider.
     pub(crate) fn is_ours(&self) -> bool {
         self.magic == MAGIC
     }

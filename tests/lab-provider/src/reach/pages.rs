@@ -1,10 +1,11 @@
-//! Which pages of memory a region was made of: with `LAB_PAGES=1` a region keeps, of its first and its
-//! last page, the number of the frame, as a device that translates addresses when it registers them
-//! would. Memory that was given back and mapped anew at the same address is other frames, which such a
-//! device would not reach; a registration that outlived its memory shows so.
+//! The pages of memory that a region was made of. With `LAB_PAGES=1`, a region stores the frame
+//! numbers of its first and last page, as a device with address translation would do at registration.
+//! If memory is unmapped and mapped anew at the same address, it has other frames, which such a device
+//! would not access; this reveals a registration that outlived its memory.
 //!
-//! The kernel tells frames to processes with CAP_SYS_ADMIN only. It also gives a page another frame when
-//! it moves memory about, or when a process that forked writes to it; tests that use this do not fork.
+//! The kernel shows frames only to processes with CAP_SYS_ADMIN. It also changes the frame of a page
+//! when it moves memory, or when a process that forked writes to the page; tests with this setting do
+//! not fork.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -16,18 +17,18 @@ const PAGE: u64 = 4096;
 const PRESENT: u64 = 1 << 63;
 const FRAME: u64 = (1 << 55) - 1;
 
-/// The frames of the first and the last page of a range; 0 where there is none.
+/// The frames of the first and the last page of a range; 0 for a missing page.
 pub(crate) type Frames = [u64; 2];
 
 fn ends(base: u64, length: u64) -> [u64; 2] {
     [base / PAGE, (base + length.max(1) - 1) / PAGE]
 }
 
-/// The frames of a range of this process, which are made to be there first, as pinning does.
+/// The frames of a range of this process; the pages are populated first, as pinning does.
 pub(crate) fn pinned(base: u64, length: u64) -> Frames {
     for page in ends(base, length) {
-        // SAFETY: populates the page and changes nothing of it; what is not mapped is an error. Memory
-        // that cannot be written has no frames of its own to look at.
+        // SAFETY: the call populates the page without changing it; an unmapped page is an error.
+        // Read-only memory has no separate frames to record.
         unsafe {
             libc::madvise(
                 (page * PAGE) as *mut _,
@@ -45,7 +46,7 @@ pub(crate) fn pinned(base: u64, length: u64) -> Frames {
     frames
 }
 
-/// The frames of a range of a process, as they are now.
+/// The present frames of a range of a process.
 pub(crate) fn seen(pid: u64, base: u64, length: u64) -> Frames {
     let Ok(map) = File::open(format!("/proc/{pid}/pagemap")) else {
         return [0; 2];
@@ -62,10 +63,10 @@ pub(crate) fn seen(pid: u64, base: u64, length: u64) -> Frames {
     })
 }
 
-/// Whether all of a range of this process can be written.
+/// Whether a whole range of this process is writable.
 pub(crate) fn can_be_written(base: u64, length: u64) -> bool {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    // Of each mapping: `from-to rights ...`, in the order of their addresses.
+    // A line of each mapping: `from-to rights ...`, in the order of addresses.
     let writable = maps.lines().filter_map(|line| {
         let (range, rest) = line.split_once(' ')?;
         let (from, to) = range.split_once('-')?;

@@ -1,5 +1,5 @@
-//! The list of regions that this process exposes, at an address that peers know, so that they look
-//! keys up in it without this process doing anything.
+//! The list of regions that this process exposes. Its address is known to peers, which look up keys
+//! without any action of this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,25 +9,25 @@ use crate::reach::memory;
 use crate::reach::name::Name;
 use crate::reach::pages::{self, Frames};
 
-/// Most regions of a process at a time.
+/// The maximum number of regions of a process.
 const SLOTS: usize = 4096;
 /// Rights of peers.
 const REMOTE: u64 = (ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE) as u64;
 
-/// One region. `domain` is written last when a region appears and first when it goes.
+/// One region. `domain` is written last when a region appears, and first when the region ends.
 #[repr(C)]
 struct Slot {
-    /// 0: the slot is free.
+    /// 0 if the slot is free.
     domain: AtomicU64,
     key: AtomicU64,
     base: AtomicU64,
     length: AtomicU64,
     access: AtomicU64,
-    /// Whether the region may be used (bound and enabled, where that is asked for).
+    /// Whether the region may be used: it is bound and enabled, if this is required.
     enabled: AtomicU64,
-    /// Whether it is memory of a device, which its owner alone reaches.
+    /// Whether this is device memory, which only its owner can access.
     device: AtomicU64,
-    /// The frames it was made of, or 0 where that is not looked at.
+    /// The frames of the region, or 0 if they are not checked.
     frames: [AtomicU64; 2],
 }
 
@@ -76,13 +76,14 @@ pub(crate) struct Exposed {
     pub(crate) frames: Frames,
 }
 
-/// Why a region cannot be exposed.
+/// The reason why a region cannot be exposed.
 pub(crate) enum Refused {
     KeyTaken,
     Full,
 }
 
-/// Lists a region, of at most `most`, and says in which slot. Its key is no other's of its domain, unless it is `shared`.
+/// Lists a region, with at most `most` regions in total, and returns its slot. No other region of its domain has the same
+/// key, unless the key is `shared`.
 pub(crate) fn expose(region: &Exposed, shared: bool, most: usize) -> Result<usize, Refused> {
     let _change = CHANGE.lock();
     let high = LIST.high.load(Ordering::Relaxed) as usize;
@@ -112,7 +113,8 @@ pub(crate) fn expose(region: &Exposed, shared: bool, most: usize) -> Result<usiz
     for (kept, frame) in slot.frames.iter().zip(region.frames) {
         kept.store(frame, Ordering::Relaxed);
     }
-    // Pairs with the acquiring load in `find`; other processes see x86's and the kernel's order.
+    // Release pairs with the acquiring load in `find`; other processes see the order of x86 and of
+    // the kernel.
     slot.domain.store(region.domain, Ordering::Release);
     if index == high {
         LIST.high.store(high as u64 + 1, Ordering::Release);
@@ -120,7 +122,7 @@ pub(crate) fn expose(region: &Exposed, shared: bool, most: usize) -> Result<usiz
     Ok(index)
 }
 
-/// The slot of a region of a domain, not of a device, that has all these bytes, and what is told of it.
+/// The slot and the description of a host-memory region of a domain that contains all these bytes.
 pub(crate) fn around(domain: u64, base: u64, length: u64) -> Option<(usize, Exposed)> {
     let high = LIST.high.load(Ordering::Acquire) as usize;
     let read = |word: &AtomicU64| word.load(Ordering::Relaxed);
@@ -147,7 +149,7 @@ pub(crate) fn around(domain: u64, base: u64, length: u64) -> Option<(usize, Expo
     Some((index, exposed))
 }
 
-/// The base of a region of this process that can be used, and is not of a device.
+/// The base of a usable host-memory region of this process.
 pub(crate) fn base(domain: u64, key: u64) -> Option<u64> {
     let high = LIST.high.load(Ordering::Acquire) as usize;
     let slot = LIST.slots[..high].iter().find(|s| {
@@ -159,25 +161,25 @@ pub(crate) fn base(domain: u64, key: u64) -> Option<u64> {
     Some(slot.base.load(Ordering::Relaxed))
 }
 
-/// Lets a region be used.
+/// Makes a region usable.
 pub(crate) fn enable(index: usize) {
     LIST.slots[index].enabled.store(1, Ordering::Release);
 }
 
-/// Makes the region in a slot one that no key names.
+/// Makes sure that no key names the region in a slot.
 pub(crate) fn forget(index: usize) {
     LIST.slots[index]
         .key
         .store(ffi::FI_KEY_NOTAVAIL, Ordering::Relaxed);
 }
 
-/// Takes a region off the list.
+/// Removes a region from the list.
 pub(crate) fn withdraw(index: usize) {
     let _change = CHANGE.lock();
     LIST.slots[index].domain.store(0, Ordering::Release);
 }
 
-/// Whether a region is live and covers bytes; what its descriptor stands for.
+/// Whether a region is live and covers the bytes; the check for its descriptor.
 pub(crate) fn covers(index: usize, address: u64, length: u64) -> bool {
     LIST.slots.get(index).is_some_and(|s| {
         let offset = address.wrapping_sub(s.base.load(Ordering::Relaxed));
@@ -186,7 +188,7 @@ pub(crate) fn covers(index: usize, address: u64, length: u64) -> bool {
     })
 }
 
-/// Whether some region that peers may use covers any of these bytes of this process.
+/// Whether a region that peers may use covers any of these bytes of this process.
 pub(crate) fn overlaps(base: u64, length: u64) -> bool {
     let high = LIST.high.load(Ordering::Acquire) as usize;
     LIST.slots[..high].iter().any(|s| {
@@ -212,15 +214,15 @@ pub(crate) struct Access {
     pub(crate) virtual_addresses: bool,
 }
 
-/// Where an access goes.
+/// The location of an access.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// In the owner's memory.
+    /// The address in the owner's memory.
     pub(crate) address: u64,
     pub(crate) device: bool,
 }
 
-/// Where the bytes of an access lie; else what is wrong, with the error.
+/// The location of the bytes of an access, or an error with the reason.
 pub(crate) fn find(name: &Name, access: &Access) -> Result<Place, (i32, String)> {
     let lost = |code| (code, String::new());
     let mut high = [0u64; 1];

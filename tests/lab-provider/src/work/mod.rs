@@ -1,6 +1,6 @@
-//! Operations, from their post to their completion: what an operation does (`operation`), what it notices of its
-//! user meanwhile (`traps`), when it happens (`pending`), receives and their messages (`receiver`), and what counts
-//! them (`tally`).
+//! Operations, from their post to their completion: the effect of an operation (`operation`), the checks of its
+//! user meanwhile (`traps`), its time (`pending`), receives and their messages (`receiver`), and the counts
+//! (`tally`).
 
 pub(crate) mod operation;
 pub(crate) mod pending;

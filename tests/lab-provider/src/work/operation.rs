@@ -1,4 +1,4 @@
-//! One operation: what it does, and how the target's side of it is done.
+//! One operation: its effect, and the target's side of it.
 
 use libfabric_sys as ffi;
 
@@ -13,18 +13,18 @@ use crate::reach::name::Name;
 use crate::reach::regions::{self, Place};
 use crate::work::traps::Traps;
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Work {
-    /// Local bytes to the target.
+    /// Copies local bytes to the target.
     Write,
-    /// The target's bytes to a local buffer.
+    /// Copies the target's bytes to a local buffer.
     Read,
-    /// An atomic: number of its kind (0 update, 1 fetch, 2 compare), type and operation.
+    /// Executes an atomic: number of its kind (0 update, 1 fetch, 2 compare), type and operation.
     Atomic { kind: u32, datatype: u32, op: u32 },
-    /// A message to the peer's mailbox.
+    /// Puts a message into the peer's mailbox.
     Send,
-    /// A message of any peer to a local buffer.
+    /// Copies a message of any peer to a local buffer.
     Receive,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Local {
     pub(crate) descriptor: u64,
 }
 
-/// An operation, accepted and not yet completed.
+/// An operation that was accepted and has not completed.
 pub(crate) struct Operation {
     pub(crate) work: Work,
     pub(crate) peer: Name,
@@ -44,23 +44,24 @@ pub(crate) struct Operation {
     pub(crate) address: u64,
     pub(crate) key: u64,
     pub(crate) length: usize,
-    /// Source of a write or a send, destination of a read or a receive, operands of an atomic.
+    /// The source of a write or a send, the destination of a read or a receive, or the operands of
+    /// an atomic.
     pub(crate) local: Local,
     pub(crate) compare: Local,
     pub(crate) result: Local,
     pub(crate) context: u64,
-    /// Whether completion promises that the target's memory is changed.
+    /// Whether completion guarantees that the target's memory is changed.
     pub(crate) delivered: bool,
     /// Whether success leaves an entry in the queue.
     pub(crate) completes: bool,
     /// Whether the source was copied at the post.
     pub(crate) injected: bool,
-    /// Set by the endpoint and the queue.
+    /// The endpoint and the queue set these fields.
     pub(crate) endpoint: usize,
     pub(crate) number: u64,
     pub(crate) due: u64,
     pub(crate) fails: Option<i32>,
-    /// Whether it does nothing, and succeeds.
+    /// Whether the operation has no effect, and succeeds.
     pub(crate) lost: bool,
     pub(crate) nameless: bool,
     pub(crate) done: Option<Result<(), i32>>,
@@ -109,7 +110,7 @@ impl Operation {
         self.traps.asked.is_some() && self.done.is_none()
     }
 
-    /// Does the work, once; `None` while it waits for the peer.
+    /// Does the work once; `None` while the operation waits for the peer.
     pub(crate) fn perform(&mut self, config: &Config) -> Option<Result<(), i32>> {
         if self.done.is_none() {
             self.done = self.attempt(config).unwrap_or_else(|code| Some(Err(code)));
@@ -135,7 +136,7 @@ impl Operation {
                 let taken = mailbox::deposit(&self.peer, self.endpoint as u64, bytes)?;
                 return Ok(taken.then_some(Ok(())));
             }
-            // `receiver` brings the message.
+            // `receiver` delivers the message.
             Work::Receive => return Ok(None),
         };
         let access = regions::Access {
@@ -168,14 +169,14 @@ impl Operation {
         }
     }
 
-    /// Does the target's side; gives what was read there, or `None` while the peer has not answered.
+    /// Does the target's side. Returns the read bytes, or `None` while the peer has not answered.
     fn reach(&mut self, place: Place) -> Result<Option<Vec<u8>>, i32> {
         if place.device {
             return self.reach_device(place);
         }
         let (pid, remote) = (self.peer.pid, place.address);
         match self.work {
-            // No region is in it.
+            // These operations use no region.
             Work::Send | Work::Receive => Ok(None),
             Work::Write => {
                 memory::put(pid, remote, self.traps.source.as_ptr() as u64, self.length)?;
@@ -219,7 +220,7 @@ impl Operation {
             Work::Write => (0, 0, 0),
             Work::Read => (1, 0, 0),
             Work::Atomic { datatype, op, .. } => (2, datatype, op),
-            // No region is in it.
+            // These operations use no region.
             Work::Send | Work::Receive => return Ok(None),
         };
         let request = Request {
@@ -240,7 +241,7 @@ impl Operation {
         Ok(None)
     }
 
-    /// Puts what was read where it goes.
+    /// Writes the read bytes to their destination.
     pub(crate) fn land(&mut self, read: &[u8]) -> Result<(), i32> {
         let destination = self.destination();
         if destination.address == 0 {

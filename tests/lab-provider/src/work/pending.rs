@@ -1,4 +1,4 @@
-//! What a queue's operations do between their post and their completion: the script of delays, orders,
+//! The operations of a queue between their post and their completion: the script of delays, orders,
 //! silences and failures.
 
 use std::collections::VecDeque;
@@ -13,33 +13,33 @@ use crate::reach::inbox;
 use crate::work::operation::{Operation, Work};
 use crate::work::receiver::Receiver;
 
-/// Reads of the queue after which a write that nobody asked to be delivered happens.
+/// The number of queue reads after which a write without requested delivery takes effect.
 const LATE: u64 = 20;
 
-/// A successful completion, not yet handed out.
+/// A successful completion that has not been returned.
 pub(crate) enum Ready {
-    /// An operation's, with what its user gets as context.
+    /// The completion of an operation, with its user's context.
     Operation(u64),
-    /// A receive's: what its user gets as context, and the bytes that came.
+    /// The completion of a receive: its user's context, and the received bytes.
     Received(u64, usize),
-    /// Nobody's.
+    /// A completion of no operation.
     Stray,
 }
 
-/// A peer that went silent.
+/// A silent peer.
 pub(crate) struct Silent {
-    /// In the address vector.
+    /// The position in the address vector.
     position: u64,
     pid: u64,
-    /// The read of the queue at which it comes back.
+    /// The read of the queue at which the peer comes back.
     until: u64,
 }
 
-/// What a queue holds.
+/// The state of a queue.
 pub(crate) struct State {
     pub(crate) pending: VecDeque<Operation>,
     pub(crate) ready: VecDeque<Ready>,
-    /// Completed, not delivered, and not asked to be.
+    /// Completed operations whose bytes are not delivered, and whose delivery was not requested.
     pub(crate) late: Vec<Operation>,
     pub(crate) errors: VecDeque<ffi::fi_cq_err_entry>,
     /// Endpoints whose receives complete here.
@@ -47,17 +47,17 @@ pub(crate) struct State {
     pub(crate) random: Random,
     pub(crate) reads: u64,
     pub(crate) posted: u64,
-    /// Posts, taken or not.
+    /// The number of posts, accepted or not.
     pub(crate) tries: u64,
-    /// Posts still to turn away.
+    /// The number of posts that are still to be refused.
     pub(crate) burst: u64,
-    /// Posts of sends, taken or not, and those that were taken.
+    /// The number of posts of sends, accepted or not, and the number of accepted sends.
     pub(crate) sends: u64,
     pub(crate) sends_taken: u64,
     pub(crate) silent: Option<Silent>,
 }
 
-// SAFETY: the pointers in error entries are the user's contexts, which are not followed.
+// SAFETY: the pointers in error entries are the user's contexts, which are never dereferenced.
 unsafe impl Send for State {}
 
 impl State {
@@ -81,13 +81,13 @@ impl State {
 }
 
 impl State {
-    /// Operations that are accepted and not completed.
+    /// The number of operations that are accepted and not completed.
     pub(crate) fn outstanding(&self) -> usize {
         let receives: usize = self.receivers.iter().map(|r| r.posted.len()).sum();
         self.pending.len() + receives
     }
 
-    /// Whether one of them has this context.
+    /// Whether an outstanding operation has this context.
     pub(crate) fn uses(&self, context: u64) -> bool {
         let posted = self.receivers.iter().flat_map(|r| &r.posted);
         self.pending
@@ -96,7 +96,8 @@ impl State {
             .any(|o| o.context == context)
     }
 
-    /// Performs a pending operation; where atomics, sends or reads are ordered, those before it first.
+    /// Performs a pending operation; if atomics, sends or reads are ordered, performs the earlier ones
+    /// first.
     pub(crate) fn perform(&mut self, index: usize, config: &Config) -> Option<Result<(), i32>> {
         let atomic = |o: &Operation| matches!(o.work, Work::Atomic { .. });
         if config.ordered && atomic(&self.pending[index]) {
@@ -117,7 +118,8 @@ impl State {
         self.perform_alone(index, config)
     }
 
-    /// Performs the writes that were posted before a read to the same peer; false while the peer has to make one.
+    /// Performs the writes that were posted before a read to the same peer; false while the peer has to make one
+    /// of them.
     fn write_earlier(&mut self, index: usize, config: &Config) -> bool {
         let (endpoint, position) = (self.pending[index].endpoint, self.pending[index].position);
         let goes_before = |o: &Operation| {
@@ -130,7 +132,8 @@ impl State {
         earlier.all(|o| !goes_before(o) || o.perform(config).is_some())
     }
 
-    /// Sends what was posted before to the same peer; false while its mailbox is full.
+    /// Performs the sends that were posted before to the same peer; false while its mailbox is
+    /// full.
     fn send_earlier(&mut self, index: usize, config: &Config) -> bool {
         (0..index).all(|earlier| {
             !self.pending[earlier].goes_with(&self.pending[index])
@@ -138,7 +141,7 @@ impl State {
         })
     }
 
-    /// Holds up what goes with a send for the rest of this read.
+    /// Delays a send and the sends that go with it for the rest of this read.
     fn hold_up(&mut self, index: usize) {
         let same = |o: &Operation| o.goes_with(&self.pending[index]);
         let held: Vec<usize> = (0..self.pending.len())
@@ -149,7 +152,8 @@ impl State {
         }
     }
 
-    /// Performs one operation. One that the script fails has no effect or its whole effect.
+    /// Performs one operation. An operation that the script fails has no effect or its whole
+    /// effect.
     fn perform_alone(&mut self, index: usize, config: &Config) -> Option<Result<(), i32>> {
         let operation = &mut self.pending[index];
         if operation.held == Some(self.reads) {
@@ -158,7 +162,8 @@ impl State {
         if let Some(code) = operation.fails {
             let whole =
                 operation.is_asked() || (operation.done.is_none() && self.random.below(2) == 0);
-            // A peer that was asked is waited for: it would keep the request otherwise.
+            // An operation that has asked its peer waits for the answer, because the peer would
+            // otherwise keep the request.
             if whole && operation.perform(config).is_none() {
                 self.hold_up(index);
                 return None;
@@ -202,7 +207,7 @@ impl State {
     pub(crate) fn choose(&mut self, reorder: bool) -> Option<usize> {
         let reads = self.reads;
         let audible = self.pending.iter().enumerate();
-        // A full mailbox holds up the sends to it, and nothing else.
+        // A full mailbox delays only the sends to it.
         let mut audible =
             audible.filter(|(_, o)| !self.is_silent(o.position) && o.held != Some(self.reads));
         if !reorder {
@@ -232,13 +237,14 @@ impl State {
     /// Completes operations until `room` are ready, one failed, or none is due.
     pub(crate) fn advance(&mut self, config: &Config, room: usize) {
         self.reads += 1;
-        // Peers are asked for what is on their devices only.
+        // Peers are asked only for device memory.
         if config.hmem {
             inbox::serve();
         }
         self.deliver_late(config);
         if config.hmem {
-            // Answers are taken in any order, so that the one that is next to complete finds room to ask.
+            // Answers are taken in any order, so that the next operation to complete finds room for its
+            // request.
             for operation in &mut self.pending {
                 if operation.is_asked() && operation.fails.is_none() {
                     let _ = operation.perform(config);
@@ -246,7 +252,7 @@ impl State {
             }
         }
         self.collect(config);
-        // In turn, so that neither side starves where there is little room.
+        // The sides take turns, so that neither starves if there is little room.
         if self.reads.is_multiple_of(2) {
             self.receive(config, room);
             self.complete_pending(config, room);
@@ -271,7 +277,7 @@ impl State {
                 if self.pending[index].held == Some(self.reads) {
                     continue;
                 }
-                // The peer has still to answer; the others are looked at next time.
+                // The peer has not answered yet; the other operations are checked at the next read.
                 self.pending[index].due = self.reads + 1;
                 break;
             };

@@ -12,22 +12,22 @@ use crate::reach::mailbox::Mailbox;
 use crate::work::operation::{Operation, Work};
 use crate::work::pending::{Ready, State};
 
-/// Receives have numbers of their own, which no other operation has.
+/// The numbers of receives begin here, and no other operation has such a number.
 const NUMBERS: u64 = 1 << 63;
 
 /// A message that was taken out of the mailbox.
 struct Arrived {
     source: [u64; 2],
     bytes: Vec<u8>,
-    /// The read of the queue from which on a receive may get it.
+    /// The read of the queue from which on a receive may get the message.
     due: u64,
 }
 
-/// What decides which messages are due.
+/// The values that decide which messages are due.
 struct Now {
-    /// Reads of the queue.
+    /// The number of queue reads.
     reads: u64,
-    /// The process from which nothing comes.
+    /// The silent process, which delivers no messages.
     silent: Option<u64>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Receiver {
     mailbox: &'static Mailbox,
     pub(crate) posted: VecDeque<Operation>,
     arrived: VecDeque<Arrived>,
-    /// Receives that were posted so far, taken or not.
+    /// The number of posted receives, accepted or not.
     tries: u64,
 }
 
@@ -52,7 +52,7 @@ impl Receiver {
         }
     }
 
-    /// The number of a receive that is to be posted; `None` turns it away.
+    /// The number of the next receive; `None` refuses the receive.
     pub(crate) fn admit(&mut self, config: &Config) -> Option<u64> {
         self.tries += 1;
         let every = config.faults.recv_again;
@@ -77,8 +77,8 @@ impl Receiver {
         }
     }
 
-    /// The message that the next receive gets: the first that is due. With `reorder` it is any one
-    /// that is due; where sends are ordered, only the oldest of each sender is.
+    /// The message that the next receive gets: the first that is due. With `reorder`, any due
+    /// message; if sends are ordered, only the oldest of each sender.
     fn choose(&self, now: &Now, random: &mut Random, config: &Config) -> Option<usize> {
         let due = |index: &usize| {
             let message = &self.arrived[*index];
@@ -112,7 +112,7 @@ impl Receiver {
 }
 
 impl State {
-    /// Takes what came out of the mailboxes, so that peers find room.
+    /// Takes arrived messages out of the mailboxes, so that peers find room.
     pub(crate) fn collect(&mut self, config: &Config) {
         for receiver in &mut self.receivers {
             receiver.collect(self.reads, &mut self.random, config);
@@ -159,7 +159,7 @@ impl State {
         }
     }
 
-    /// Leaves the completion of an operation that ended well.
+    /// Records the completion of a successful operation.
     pub(crate) fn succeed(&mut self, operation: &Operation, config: &Config) {
         if !operation.completes {
             count(&COUNTS.completed);

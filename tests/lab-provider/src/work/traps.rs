@@ -1,4 +1,4 @@
-//! The traps laid for a user that touches what is the provider's until completion.
+//! Traps for a user that accesses data of the provider before the completion.
 
 use libfabric_sys as ffi;
 
@@ -9,20 +9,20 @@ use crate::reach::device;
 use crate::reach::regions;
 use crate::work::operation::{Local, Operation, Work};
 
-/// What a destination holds until its data comes.
+/// The content of a destination until its data comes.
 const SPOILT: u8 = 0xa5;
 
-/// What an operation remembers, to do its work and to notice what its user does meanwhile.
+/// The data that an operation keeps for its work, and for detecting accesses of its user.
 #[derive(Default)]
 pub(crate) struct Traps {
-    /// Operands and values to compare with, as they were at the post.
+    /// The operands and comparands at the time of the post.
     pub(crate) source: Vec<u8>,
     pub(crate) compared: Vec<u8>,
-    /// What the destination must hold; nothing where peers may write it.
+    /// The expected content of the destination; `None` if peers may write it.
     pub(crate) landed: Option<Vec<u8>>,
-    /// Its destination, listed.
+    /// The listed destination.
     pub(crate) destination: Option<Destination>,
-    /// Where its request lies in the peer's inbox.
+    /// The position of the request in the peer's inbox.
     pub(crate) asked: Option<usize>,
 }
 
@@ -35,7 +35,7 @@ impl Operation {
         }
     }
 
-    /// Where the result goes; address 0 for nowhere.
+    /// The destination of the result; address 0 for none.
     pub(crate) fn destination(&self) -> Local {
         match self.work {
             Work::Read | Work::Receive => self.local,
@@ -44,7 +44,8 @@ impl Operation {
         }
     }
 
-    /// Whether the destination is also that of another operation. The user then reads nothing there.
+    /// Whether another operation has the same destination. In that case, the user does not read the
+    /// destination.
     pub(crate) fn shares_destination(&self) -> bool {
         let destination = self.traps.destination.as_ref();
         destination.is_some_and(Destination::is_shared)
@@ -54,7 +55,7 @@ impl Operation {
         self.number.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1
     }
 
-    /// Whether device memory comes with its descriptor, and descriptors with what they describe.
+    /// Whether device memory comes with its descriptor, and descriptors with their memory.
     fn check_descriptor(&self, config: &Config, local: Local) -> Result<(), i32> {
         let refuse = |what: &str| {
             violation(&format!("{:?}: {what}", self.work));
@@ -77,11 +78,11 @@ impl Operation {
         Ok(())
     }
 
-    /// Lays the traps: remembers the source, spoils the destination, writes the context. Fails when
-    /// a buffer is not what it must be.
+    /// Sets the traps: stores the source, overwrites the destination, writes the context. Fails if
+    /// a buffer is invalid.
     ///
     /// # Safety
-    /// The context is the provider's, as the calls' man pages say.
+    /// The context belongs to the provider, as the calls' man pages say.
     pub(crate) unsafe fn arm(&mut self, config: &Config) -> Result<(), i32> {
         for local in [self.local, self.compare, self.result] {
             self.check_descriptor(config, local)?;
@@ -102,7 +103,8 @@ impl Operation {
         let destination = self.destination().address;
         let own = self.reads_local() && destination == self.local.address;
         if destination != 0 && !own && !regions::overlaps(destination, self.length as u64) {
-            // Listed before it is changed, so that another operation that shares it does not take the change for its user's.
+            // The destination is listed before it changes, so that another operation with the same destination does not
+            // report the change as its user's.
             self.traps.destination = Some(Destination::list(destination));
             let spoilt = vec![SPOILT; self.length];
             device::write_local(destination, &spoilt).map_err(|code| unmapped(work, code))?;
@@ -110,19 +112,19 @@ impl Operation {
         }
         for word in 0..config.context_bytes() / 8 {
             if self.context != 0 {
-                // SAFETY: the caller vouches for the context.
+                // SAFETY: the caller guarantees that the context is valid.
                 unsafe { (self.context as *mut u64).add(word).write(self.pattern()) };
             }
         }
         Ok(())
     }
 
-    /// Looks at the traps.
+    /// Checks the traps.
     ///
     /// # Safety
-    /// As for [`arm`](Self::arm), which was called before.
+    /// The conditions of [`arm`](Self::arm), which was called before.
     pub(crate) unsafe fn inspect(&self, config: &Config) {
-        // What peers may write is not this user's doing.
+        // Changes in memory that peers may write are not reported.
         let changed = |local: Local, then: &[u8]| {
             let length = then.len() as u64;
             device::read_local(local.address, then.len()).is_ok_and(|now| now != then)
@@ -148,7 +150,7 @@ impl Operation {
         }
         for word in 0..config.context_bytes() / 8 {
             let at = (self.context as *const u64).wrapping_add(word);
-            // SAFETY: the caller vouches for the context.
+            // SAFETY: the caller guarantees that the context is valid.
             if self.context != 0 && unsafe { at.read() } != self.pattern() {
                 report("context");
                 break;

@@ -9,8 +9,8 @@ use test_skips::{Lacking, skipped};
 /// The providers that every suite runs over.
 pub const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
 
-/// `libbtl_ofi.so`, built by cargo on the first call: with the profile of the tests, or with the
-/// release profile where `INTEGRATION_RELEASE` is set.
+/// `libbtl_ofi.so`, from the folder `INTEGRATION_FILES` where that is set, or built by cargo on the first call with the
+/// profile of the tests.
 pub fn ofi_plugin() -> &'static Path {
     built("libbtl_ofi.so")
 }
@@ -84,8 +84,8 @@ fn built(name: &str) -> &'static Path {
         .unwrap_or_else(|| panic!("no package makes {name}"))
 }
 
-/// The files in the folder `INTEGRATION_FILES`, built before: runs of hours do not look at a working
-/// tree that changes (`./dev soak`).
+/// The files in the folder `INTEGRATION_FILES`, built before: those that `./dev test` built for all its steps, and those of
+/// runs of hours, which do not look at a working tree that changes (`./dev soak`).
 fn given() -> Option<Vec<PathBuf>> {
     let folder = std::env::var_os("INTEGRATION_FILES")?;
     let files = std::fs::read_dir(folder).expect("INTEGRATION_FILES is a folder");
@@ -116,7 +116,7 @@ fn build() -> Vec<PathBuf> {
             "--bin",
             "host-stub",
         ]);
-    if !cfg!(debug_assertions) || std::env::var_os("INTEGRATION_RELEASE").is_some() {
+    if !cfg!(debug_assertions) {
         command.arg("--release");
     }
     let output = command.output().expect("cargo starts");

@@ -2,30 +2,39 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
 
-/// Builds an example, by the command that builds all tests: another choice of packages would compile their dependencies again.
-fn build(name: &str) -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let built = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .current_dir(&root)
-        .args(["build", "--quiet", "--message-format=json"])
-        .args(["--workspace", "--example", name])
-        .output()
-        .unwrap();
-    assert!(built.status.success(), "{built:?}");
-    String::from_utf8_lossy(&built.stdout)
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .unwrap()
+/// The program of an example. All are built at once, by the command that builds all tests: another choice of packages would
+/// compile their dependencies again.
+fn built(name: &str) -> &'static Path {
+    static PROGRAMS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    PROGRAMS
+        .get_or_init(|| {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let built = Command::new(cargo)
+                .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
+                .args(["build", "--quiet", "--message-format=json"])
+                .args(["--workspace", "--examples"])
+                .output()
+                .unwrap();
+            assert!(built.status.success(), "{built:?}");
+            String::from_utf8_lossy(&built.stdout)
+                .lines()
+                .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+                .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+                .collect()
+        })
+        .iter()
+        .find(|program| program.file_name().is_some_and(|file| file == name))
+        .unwrap_or_else(|| panic!("there is no example {name}"))
 }
 
 /// Runs an example as two ranks and as three, each of which says `words`: the ranks share memory, or nothing.
 fn example(name: &str, parameters: &[&str], words: &str) {
-    let program = build(name);
+    let program = built(name);
     for (ranks, provider, same_node) in [("2", "shm", "auto"), ("3", "tcp;ofi_rxm", "off")] {
         let outcome = run(Command::new(host_stub())
             .args(["launch", "-n", ranks, "--provider", provider, "--plugin"])
@@ -33,7 +42,7 @@ fn example(name: &str, parameters: &[&str], words: &str) {
             .args(["--mca", "btl_ofi_same_node", same_node])
             .args(parameters)
             .arg("--")
-            .arg(&program));
+            .arg(program));
         let said = outcome.transcript();
         assert!(
             outcome.status.success(),

@@ -12,14 +12,13 @@ mod common;
 
 use std::ffi::OsStr;
 use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::time::Duration;
 
 use common::{Finished, HOST_STUB, Place, WaitedFor, c_plugin, finish, root};
 use host_stub::bootstrap::{self, Bootstrap};
 use host_stub::{Job, JobOptions};
+use integration_tests::fixtures::ofi_plugin;
 use test_skips::{Lacking, skipped};
 
 /// After this many seconds mpirun is told to end.
@@ -108,46 +107,16 @@ fn succeeded(run: &Finished) {
     assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
 }
 
-/// The transport's plugin, built by the first test that needs it.
-fn ofi_plugin() -> PathBuf {
-    static PLUGIN: OnceLock<PathBuf> = OnceLock::new();
-    PLUGIN
-        .get_or_init(|| {
-            let mut build = Command::new(env!("CARGO"));
-            build
-                .args(["build", "-p", "btl-ofi-plugin", "--message-format=json"])
-                .current_dir(root());
-            if !cfg!(debug_assertions) {
-                build.arg("--release");
-            }
-            let output = build.output().expect("cargo");
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success(), "{errors}");
-            String::from_utf8_lossy(&output.stdout)
-                .lines()
-                .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-                .flat_map(|message| {
-                    let files = message["filenames"].as_array().cloned();
-                    files.unwrap_or_default()
-                })
-                .filter_map(|file| file.as_str().map(PathBuf::from))
-                .find(|file| file.ends_with("libbtl_ofi.so"))
-                .expect("a build of the plugin names its file")
-        })
-        .clone()
-}
-
 /// Runs the tests of `check` whose names contain a text.
 fn check(test: &str, ranks: u32, nodes: Nodes, provider: &str, only: &str) {
     let Some(mpirun) = Mpirun::new(test, ranks, nodes) else {
         return;
     };
-    let plugin = ofi_plugin();
     let run = mpirun.run([
         HOST_STUB.as_ref(),
         "check".as_ref(),
         "--plugin".as_ref(),
-        plugin.as_os_str(),
+        ofi_plugin().as_os_str(),
         "--provider".as_ref(),
         provider.as_ref(),
         "--only".as_ref(),

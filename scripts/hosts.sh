@@ -176,9 +176,10 @@ hosts_take_docker() {
     done
 }
 
-# Whether to use Open MPI, and the settings of a job on the hosts: MPI's own messages stay on eth0.
+# The settings of a job on the hosts: MPI's own messages stay on eth0. Open MPI counts the processors of each host, which are
+# the same for all, so it is told that ranks that wait have to let others run.
 hosts_mpirun() {
-    hosts_enter head timeout --kill-after=5 "${HOSTS_LIMIT:-60}" mpirun --oversubscribe --bind-to none \
+    hosts_enter head timeout --kill-after=5 "${HOSTS_LIMIT:-60}" mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
         --mca plm_rsh_agent "$hosts_folder/agent" --mca plm_rsh_no_tree_spawn 1 -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca oob_tcp_if_include 10.88.0.0/24 --mca btl_tcp_if_include 10.88.0.0/24 "$@" </dev/null
 }

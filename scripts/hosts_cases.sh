@@ -68,7 +68,7 @@ hosts_both() {
     shift 2
     hosts_case "$name" 'Open MPI' "$provider" hosts_hello "$provider" 4 "$@"
     hosts_extra=("$@")
-    hosts_case "$name" host-stub "$provider" hosts_check "$provider" 4 rma --only put
+    hosts_case "$name" host-stub "$provider" hosts_check "$provider" 4 rma --only put/contiguous
     hosts_extra=()
 }
 
@@ -160,7 +160,7 @@ hosts_test_docker() {
         hosts_case "docker0 on every host, $provider" 'osc/ofi_rs' '' hosts_windows 4 "$provider"
     done
     hosts_case 'docker0 on every host, net named' 'osc/ofi_rs' net hosts_windows 4 osc_calls --mca btl_ofi_provider_include net
-    hosts_case 'docker0 on every host' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put
+    hosts_case 'docker0 on every host' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put/contiguous
     hosts_take_docker h1 h2
 }
 
@@ -189,7 +189,7 @@ hosts_test_shm() {
     hosts_case 'shm named across hosts' 'Open MPI' shm hosts_says 1 'connects processes of one node only' \
         hosts_mpi shm 2 "$openmpi_dir/bin/hello_window"
     hosts_case 'shm named across hosts' host-stub shm hosts_says 1 'connects processes of one node only' \
-        hosts_stub shm 2 rma --only put
+        hosts_stub shm 2 rma
 }
 
 hosts_test_clones() {
@@ -238,10 +238,10 @@ hosts_test_jumbo() {
     done
     hosts_case 'an MTU of 9000' 'Open MPI' 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
         hosts_mpi 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window"
-    hosts_case 'an MTU of 9000' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put
+    hosts_case 'an MTU of 9000' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put/contiguous
 }
 
-# The other launchers of host-stub: short, one case each.
+# The other launchers of host-stub: in short, over one provider, because those of mpirun's cases have the providers.
 hosts_test_launchers() {
     local kind=$1 why provider hosts_launcher
     for hosts_launcher in prterun srun; do
@@ -253,15 +253,16 @@ hosts_test_launchers() {
             continue
         fi
         hosts_case '2+2 ranks, suite crt' host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 crt
+        hosts_case '2+2 ranks, put' host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 rma --only put/contiguous
         if [ "$kind" = test ]; then
             for provider in 'tcp;ofi_rxm' net; do
                 hosts_case '2+2 ranks, suite rma' host-stub "$provider" hosts_check "$provider" 4 rma
             done
             hosts_case '2+2 ranks, suite coll' host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 coll
+            for provider in net sockets 'udp;ofi_rxd'; do
+                hosts_case '2+2 ranks, put' host-stub "$provider" hosts_check "$provider" 4 rma --only put/contiguous
+            done
         fi
-        for provider in 'tcp;ofi_rxm' net sockets 'udp;ofi_rxd'; do
-            hosts_case '2+2 ranks, put' host-stub "$provider" hosts_check "$provider" 4 rma --only put
-        done
         [ "$hosts_launcher" != srun ] || HOSTS_SLURM_MPI=none hosts_case 'without PMIx' host-stub 'tcp;ofi_rxm' \
             hosts_says 1 'use .srun --mpi=pmix' hosts_stub 'tcp;ofi_rxm' 4 rma
     done
@@ -293,7 +294,7 @@ hosts_test() {
     hosts_extra=(--mca btl_ofi_rails 2)
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'two rails' 'Open MPI' "$provider" hosts_over_both transfers "$provider" --mca btl_ofi_rails 2
-        hosts_case 'two rails' host-stub "$provider" hosts_check "$provider" 4 rma --only put
+        hosts_case 'two rails' host-stub "$provider" hosts_check "$provider" 4 rma --only large/put
     done
     hosts_extra=()
     if [ "$kind" = test ]; then

@@ -362,6 +362,11 @@ typedef struct btl_descriptor {
 /* Flags of one atomic, with the bits of MCA_BTL_ATOMIC_FLAG_*. */
 #define BTL_OP_FLAG_WORD_32 UINT32_C(0x1) /* operands have 32 bits, in the low half */
 #define BTL_OP_FLAG_FLOAT UINT32_C(0x2)   /* operands are floating point */
+/* Not a BTL flag; libfabric's FI_FENCE. The target executes the atomic behind every operation that this
+ * module posted to the endpoint before. If the module cannot promise this without a wait, the call
+ * returns BTL_NOT_SUPPORTED and has no effect: the caller may flush and post the atomic without the
+ * flag. */
+#define BTL_OP_FLAG_FENCE UINT32_C(0x10000)
 
 /* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; others ignore them. Not BTL
  * flags. */

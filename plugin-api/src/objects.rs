@@ -120,6 +120,11 @@ bitflags! {
         const WORD_32 = 0x1;
         /// Operands are floating point.
         const FLOAT = 0x2;
+        /// Not a BTL flag; libfabric's `FI_FENCE`. The target executes the atomic behind every operation that this module posted
+        /// to the endpoint before. If the module cannot promise this without a wait, the call returns
+        /// [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED) and has no effect: the caller may [flush](crate::ModuleVtable::flush) and
+        /// post the atomic without the flag.
+        const FENCE = 0x1_0000;
     }
 }
 

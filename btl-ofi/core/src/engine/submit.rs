@@ -7,6 +7,7 @@ use plugin_api::Status;
 use crate::engine::transport::Transport;
 use crate::op::request::{Action, Op};
 use crate::peer::endpoint::Endpoint;
+use crate::peer::route::Atomics;
 
 impl Transport {
     /// Executes a request: posts it, completes it, or refuses it. For common cases, callers try the fast paths first
@@ -49,7 +50,12 @@ impl Transport {
                     datatype,
                     op: code,
                     compare,
-                } => self.atomic(endpoint, op, (kind, datatype, code, compare)),
+                } => {
+                    if op.is_fenced && !self.follows_all(endpoint) {
+                        return Status::NOT_SUPPORTED;
+                    }
+                    self.atomic(endpoint, op, (kind, datatype, code, compare))
+                }
             };
             match status {
                 Ok(status) => status,
@@ -58,5 +64,23 @@ impl Transport {
                 Err(refusal) => self.submit_device(endpoint, refusal, op),
             }
         }
+    }
+
+    /// Whether the target executes an atomic that is posted now behind every outstanding operation to the peer: there is none,
+    /// or the atomic is a message, and so are all of them, because messages keep their order.
+    #[cold]
+    fn follows_all(&self, endpoint: NonNull<Endpoint>) -> bool {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        let peer = unsafe { endpoint.as_ref() };
+        if peer.is_idle() {
+            return true;
+        }
+        if peer.atomics() != Atomics::Message {
+            return false;
+        }
+        let state = self.contexts[0].state.lock();
+        let outstanding = peer.total().outstanding();
+        let messages = state.messages.as_ref();
+        messages.is_some_and(|messages| messages.operations_to(endpoint) == outstanding)
     }
 }

@@ -158,6 +158,8 @@ pub struct Op<'a> {
     pub(crate) completion: Option<Completion>,
     /// Flags of a put or get.
     pub(crate) flags: TransferFlags,
+    /// Whether an atomic must follow all earlier operations to the peer ([`OpFlags::FENCE`]).
+    pub(crate) is_fenced: bool,
 }
 
 impl<'a> Op<'a> {
@@ -220,7 +222,10 @@ impl<'a> Op<'a> {
             Some(_) => AtomicKind::Fetch,
             None => AtomicKind::Update,
         };
-        Op::atomic((kind, datatype, op), target, 1, NOWHERE, result).with_value(operand)
+        Op {
+            is_fenced: flags.contains(OpFlags::FENCE),
+            ..Op::atomic((kind, datatype, op), target, 1, NOWHERE, result).with_value(operand)
+        }
     }
 
     /// The BTL's compare-and-swap of one word.
@@ -230,7 +235,10 @@ impl<'a> Op<'a> {
         values: (u64, u64),
         result: Buffer,
     ) -> Op<'a> {
-        Op::swap(swapped(flags), target, values, result)
+        Op {
+            is_fenced: flags.contains(OpFlags::FENCE),
+            ..Op::swap(swapped(flags), target, values, result)
+        }
     }
 
     /// The same request with a callback that reports its completion; `None` for no callback.
@@ -277,6 +285,7 @@ impl<'a> Op<'a> {
             result_handle,
             completion: None,
             flags: TransferFlags::empty(),
+            is_fenced: false,
         }
     }
 }

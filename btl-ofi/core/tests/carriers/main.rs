@@ -13,6 +13,7 @@ mod common;
 mod apply;
 mod checked;
 mod counters;
+mod fenced;
 mod heads;
 mod loopback;
 mod messages;

@@ -26,6 +26,8 @@ use super::error::WinResult;
 
 /// Added for each shared holder.
 const SHARED: u64 = 1;
+/// What the release of a shared lock adds to its word.
+pub(super) const SHARED_ENDS: u64 = SHARED.wrapping_neg();
 /// Added for each rank that waits for an exclusive lock.
 const WAITING: u64 = 1 << BITS;
 /// Added for each rank that holds an exclusive lock.
@@ -95,7 +97,7 @@ pub(super) fn lock_shared<W: LockWords>(
     };
     let mut tries = 0;
     while !is_free(words.add(word, SHARED)?) {
-        words.give(word, SHARED.wrapping_neg())?;
+        words.give(word, SHARED_ENDS)?;
         // Only reads the word here: a count that comes and goes would disturb the ranks that this rank lets go first.
         loop {
             back_off(tries)?;
@@ -110,7 +112,7 @@ pub(super) fn lock_shared<W: LockWords>(
 
 /// Releases the lock that [`lock_shared`] took.
 pub(super) fn unlock_shared(words: &impl LockWords, word: LockWord) -> WinResult<()> {
-    words.give(word, SHARED.wrapping_neg())
+    words.give(word, SHARED_ENDS)
 }
 
 /// Takes an exclusive lock of the target. `back_off` as in [`lock_shared`].

@@ -9,7 +9,7 @@ mod scatter;
 mod world;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use osc_engine::door::{Group, Members};
 use osc_engine::win::{
@@ -83,6 +83,48 @@ fn exclusive_locks_exclude() {
         assert_eq!(sum, ROUNDS * rank.size() as u64);
         window.unlock_all().unwrap();
         window.free().unwrap();
+    });
+}
+
+/// The release follows the put although the rank does not wait in between.
+#[test]
+fn a_shared_lock_is_released_behind_its_operations() {
+    const ROUNDS: u64 = 8;
+    let (locked, seen) = (AtomicU64::new(0), AtomicU64::new(0));
+    let wait = |window: &Window, turn: &AtomicU64, round| {
+        while turn.load(Ordering::Acquire) != round {
+            window.sync().unwrap();
+            std::thread::yield_now();
+        }
+    };
+    on_ranks(2, |rank| {
+        let window = allocate(rank, 1);
+        for round in 1..=ROUNDS {
+            if rank.rank() == 0 {
+                window.lock(LockKind::Shared, 1, NONE).unwrap();
+                locked.store(round, Ordering::Release);
+                let (layout, value) = (one(), [round]);
+                let target = Target {
+                    rank: 1,
+                    displacement: 0,
+                    layout: &layout,
+                };
+                // SAFETY: the value stays until the unlock.
+                unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
+                window.unlock(1).unwrap();
+                wait(&window, &seen, round);
+            } else {
+                wait(&window, &locked, round);
+                window.lock(LockKind::Exclusive, 1, NONE).unwrap();
+                assert_eq!(own(&window, 0), round);
+                window.unlock(1).unwrap();
+                seen.store(round, Ordering::Release);
+            }
+        }
+        window.free().unwrap();
+        // For the next world.
+        locked.store(0, Ordering::Release);
+        seen.store(0, Ordering::Release);
     });
 }
 

@@ -17,8 +17,8 @@ use osc_engine::win::WinResult;
 use plugin_api::{
     APPLY_BYTES, APPLY_HEAD, APPLY_RUN, ApplyFn, ApplyRequest, ApplyRun, AtomicFlags, AtomicKind,
     AtomicOp, Attributes, BtlAtomicOp, CompletionFn, Component as RawComponent, Datatype, Endpoint,
-    ErrorFlags, ErrorFn, Handle, MOST_APPLIED, Module, ModuleFlags, ModuleVtable, Stats, Status,
-    TableHeader, ThreadLevel, TransferFlags, magic,
+    ErrorFlags, ErrorFn, Handle, MOST_APPLIED, Module, ModuleFlags, ModuleVtable, OpFlags, Stats,
+    Status, TableHeader, ThreadLevel, TransferFlags, magic,
 };
 
 /// What an operation does when it is executed; its status.
@@ -43,10 +43,19 @@ pub(super) enum Carried {
 /// Bytes of a run of a put or get that a world of [`Carried::Short`] carries, and of one with a key that may have ended.
 pub(super) const LONGEST: u64 = 1024;
 
+/// Which earlier operations to its target an operation follows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Order {
+    Nothing,
+    /// Atomics and commands.
+    Commands,
+    /// All ([`OpFlags::FENCE`]).
+    All,
+}
+
 /// An operation under way.
 struct Operation {
-    /// Whether it stays in order with others to its target.
-    ordered: bool,
+    order: Order,
     target: usize,
     effect: Effect,
     callback: CompletionFn,
@@ -215,7 +224,7 @@ unsafe fn sim<'a>(module: *mut Module) -> &'a Sim {
 }
 
 unsafe fn post_ordered(
-    ordered: bool,
+    order: Order,
     (module, endpoint): (*mut Module, *mut Endpoint),
     (callback, context, data): (Option<CompletionFn>, *mut c_void, *mut c_void),
     effect: impl FnOnce(&World) -> i32 + Send + 'static,
@@ -226,10 +235,19 @@ unsafe fn post_ordered(
     if state.under_way.len() >= 32 {
         return Status::OUT_OF_RESOURCE;
     }
+    let target = endpoint.addr() / 8 - 1;
+    let is_busy = || state.under_way.iter().any(|other| other.target == target);
+    let order = match sim.world.carried {
+        Carried::Nothing | Carried::Refused if order == Order::All && is_busy() => {
+            return Status::NOT_SUPPORTED;
+        }
+        Carried::Nothing => Order::Nothing,
+        _ => order,
+    };
     sim.world.begun.fetch_add(1, Ordering::Relaxed);
     state.under_way.push(Operation {
-        ordered: ordered && sim.world.carried != Carried::Nothing,
-        target: endpoint.addr() / 8 - 1,
+        order,
+        target,
         effect: Box::new(effect),
         callback: callback.unwrap(),
         context,
@@ -283,7 +301,7 @@ unsafe fn post_transfer(
         };
     }
     // SAFETY: as the caller's.
-    unsafe { post_ordered(false, (module, endpoint), told, effect) }
+    unsafe { post_ordered(Order::Nothing, (module, endpoint), told, effect) }
 }
 
 unsafe extern "C" fn put(
@@ -344,6 +362,7 @@ unsafe extern "C" fn get(
 
 /// Changes a word by a function, and stores what was there.
 unsafe fn change(
+    order: Order,
     (module, endpoint): (*mut Module, *mut Endpoint),
     (remote, handle): (u64, *const Handle),
     result: *mut c_void,
@@ -354,7 +373,7 @@ unsafe fn change(
     unsafe {
         let (key, to) = (key(handle), At(result.cast()));
         post_ordered(
-            true,
+            order,
             (module, endpoint),
             (callback, context, data),
             move |world| {
@@ -391,16 +410,21 @@ unsafe extern "C" fn atomic_op(
     handle: *const Handle,
     op: u32,
     operand: u64,
-    _flags: u32,
+    flags: u32,
     _order: i32,
     callback: Option<CompletionFn>,
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
     let (there, told) = ((module, endpoint), (callback, context, data));
+    let order = match OpFlags::from_bits_retain(flags).contains(OpFlags::FENCE) {
+        true => Order::All,
+        false => Order::Commands,
+    };
     // SAFETY: as the caller's.
     unsafe {
         change(
+            order,
             there,
             (remote, handle),
             std::ptr::null_mut(),
@@ -427,7 +451,16 @@ unsafe extern "C" fn atomic_fop(
 ) -> Status {
     let (there, told) = ((module, endpoint), (callback, context, data));
     // SAFETY: as the caller's.
-    unsafe { change(there, (remote, handle), local, told, word_op(op, operand)) }
+    unsafe {
+        change(
+            Order::Commands,
+            there,
+            (remote, handle),
+            local,
+            told,
+            word_op(op, operand),
+        )
+    }
 }
 
 unsafe extern "C" fn atomic_cswap(
@@ -448,7 +481,7 @@ unsafe extern "C" fn atomic_cswap(
     let (there, told) = ((module, endpoint), (callback, context, data));
     let swap = move |old| if old == compare { value } else { old };
     // SAFETY: as the caller's.
-    unsafe { change(there, (remote, handle), local, told, swap) }
+    unsafe { change(Order::Commands, there, (remote, handle), local, told, swap) }
 }
 
 fn typed(op: u32, operand: u64) -> impl Fn(u64) -> u64 + Send + 'static {
@@ -480,6 +513,7 @@ unsafe extern "C" fn atomic_opv(
     unsafe {
         let operand = local.cast::<u64>().read_unaligned();
         change(
+            Order::Commands,
             there,
             (remote, handle),
             std::ptr::null_mut(),
@@ -512,7 +546,14 @@ unsafe extern "C" fn atomic_fopv(
             true => 0,
             false => local.cast::<u64>().read_unaligned(),
         };
-        change(there, (remote, handle), result, told, typed(op, operand))
+        change(
+            Order::Commands,
+            there,
+            (remote, handle),
+            result,
+            told,
+            typed(op, operand),
+        )
     }
 }
 
@@ -538,7 +579,7 @@ unsafe extern "C" fn atomic_cswapv(
             compare.cast::<u64>().read_unaligned(),
         );
         let swap = move |old| if old == compare { value } else { old };
-        change(there, (remote, handle), result, told, swap)
+        change(Order::Commands, there, (remote, handle), result, told, swap)
     }
 }
 
@@ -617,7 +658,7 @@ unsafe fn transfer_runs(
         };
     }
     // SAFETY: as the caller's.
-    unsafe { post_ordered(true, (module, endpoint), told, effect) }
+    unsafe { post_ordered(Order::Commands, (module, endpoint), told, effect) }
 }
 
 unsafe extern "C" fn apply(
@@ -666,7 +707,7 @@ unsafe extern "C" fn apply(
     let told = (callback, context, data);
     // SAFETY: as in `put`.
     unsafe {
-        post_ordered(true, (module, endpoint), told, move |world| {
+        post_ordered(Order::Commands, (module, endpoint), told, move |world| {
             if !places.iter().all(|place| world.holds(key, *place, 8)) {
                 return Status::VALUE_OUT_OF_BOUNDS.0;
             }
@@ -798,6 +839,22 @@ unsafe extern "C" fn flush(_module: *mut Module, _endpoint: *mut Endpoint) -> St
     Status::NOT_SUPPORTED
 }
 
+/// The first of the operations that one waits for, itself included.
+fn first_before(under_way: &[Operation], mut chosen: usize) -> usize {
+    loop {
+        let Operation { order, target, .. } = under_way[chosen];
+        let follows = |other: &Operation| match order {
+            Order::Nothing => false,
+            Order::Commands => other.target == target && other.order != Order::Nothing,
+            Order::All => other.target == target,
+        };
+        match under_way[..chosen].iter().position(follows) {
+            Some(earlier) => chosen = earlier,
+            None => return chosen,
+        }
+    }
+}
+
 /// Executes some of the operations under way, and reports ranks that are gone.
 unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
     // SAFETY: made by `transport`.
@@ -815,12 +872,7 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
             break;
         }
         let index = (state.random >> 8) as usize % state.under_way.len();
-        let chosen = &state.under_way[index];
-        let before = |other: &Operation| other.ordered && other.target == chosen.target;
-        let first = match chosen.ordered {
-            true => state.under_way.iter().position(before).unwrap_or(index),
-            false => index,
-        };
+        let first = first_before(&state.under_way, index);
         done.push(state.under_way.remove(first));
     }
     drop(state);
@@ -1041,6 +1093,7 @@ pub(super) fn on_ranks(size: usize, run: impl Fn(&Arc<Rank>) + Sync) {
     for beside in [false, true] {
         for seed in 1..=16 {
             on_world(&World::new(size, beside), seed, &run);
+            on_world(&World::carrying(size, beside, Carried::InOrder), seed, &run);
         }
     }
 }

@@ -140,6 +140,12 @@ impl Batch {
         self.entries == self.sends
     }
 
+    /// Operations that are not over. Sends are not counted.
+    pub(super) fn operations(&self) -> u32 {
+        let untracked: u32 = self.untracked.iter().flatten().sum();
+        self.pending.len() as u32 + untracked
+    }
+
     /// The bytes that the message takes in the window of a line.
     #[inline]
     pub(super) fn in_window(&self) -> usize {

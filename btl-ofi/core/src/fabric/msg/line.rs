@@ -182,6 +182,12 @@ impl Line {
         self.bytes -= bytes;
     }
 
+    /// All batches: sent and not answered, waiting, and gathering.
+    pub(super) fn batches(&self) -> impl Iterator<Item = u32> {
+        let complete = self.unanswered.iter().chain(&self.waiting);
+        complete.copied().chain(self.current)
+    }
+
     /// Removes all batches, and returns them.
     pub(super) fn take_all(&mut self) -> Vec<u32> {
         let mut all: Vec<u32> = self.unanswered.drain(..).collect();

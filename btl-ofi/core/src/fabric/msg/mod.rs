@@ -452,6 +452,12 @@ impl Messages {
         self.origin.remove_idle(&self.port, endpoint)
     }
 
+    /// Operations to a peer that travel as messages and are not over.
+    #[cold]
+    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
+        self.origin.operations_to(endpoint)
+    }
+
     /// Whether there is a line of messages to a peer.
     pub(crate) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
         self.origin.has_line(endpoint)

@@ -204,6 +204,16 @@ impl Origin {
         line.is_some_and(sends)
     }
 
+    /// [`Messages::operations_to`](super::Messages::operations_to).
+    pub(super) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_ref());
+        let batches = line.map(Line::batches).into_iter().flatten();
+        batches
+            .map(|number| self.batches[number as usize].operations())
+            .sum()
+    }
+
     /// Sends the batches of a line that may be sent now.
     fn send_line(&mut self, port: &Port, number: u32, asker: Asker) {
         loop {

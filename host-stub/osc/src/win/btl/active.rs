@@ -120,18 +120,29 @@ pub(super) fn start(window: &Window, group: &[usize], assertion: Assertion) -> W
 
 pub(in crate::win) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
     let call = "complete";
-    let mut outcome = Ok(());
+    let notices = &window.parts.sync.notices;
     window.send_all_gathered(call);
+    // Orders stores to memory that is mapped here before the notifications.
+    memory_fence(Ordering::SeqCst);
+    // Most targets can be notified at once, in the message that carries the last operations.
+    let mut outcome = Ok(());
+    let mut others = Vec::new();
+    for rank in group {
+        let peer = window.peer(call, *rank)?;
+        match window.add_behind(call, (peer, COMPLETED, 1), notices) {
+            Ok(true) => {}
+            Ok(false) => others.push(peer),
+            Err(error) => outcome = outcome.and(Err(error)),
+        }
+    }
     for rank in group {
         outcome = outcome.and(flush(window, call, *rank));
     }
-    // Orders stores to memory that is mapped here before the notifications.
     memory_fence(Ordering::SeqCst);
-    for rank in group {
-        let peer = window.peer(call, *rank)?;
+    for peer in others {
         outcome = outcome.and(notify(window, call, peer, COMPLETED));
     }
-    outcome.and(window.flush_pending(call, window.link.rank, &window.parts.sync.notices))
+    outcome.and(window.flush_pending(call, window.link.rank, notices))
 }
 
 fn is_complete(window: &Window) -> bool {

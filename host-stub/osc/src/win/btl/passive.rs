@@ -108,6 +108,7 @@ pub(in crate::win) fn unlock(
     held: Option<LockKind>,
 ) -> WinResult<()> {
     let call = "unlock";
+    let given = held == Some(LockKind::Shared) && give_behind(window, call, rank)?;
     let flushed = flush(window, call, rank);
     let Some(kind) = held else {
         // No lock is released here, so this fence orders earlier stores before later reads.
@@ -115,11 +116,25 @@ pub(in crate::win) fn unlock(
         return flushed;
     };
     let words = Remote::of(window, call, rank)?;
+    if given {
+        return flushed.and(words.send());
+    }
     let released = match kind {
         LockKind::Shared => lock_words::unlock_shared(&words, LockWord::Target),
         LockKind::Exclusive => lock_words::unlock_alone(&words),
     };
     flushed.and(released).and(words.send())
+}
+
+/// Releases a shared lock behind all operations to its target, in the message that carries the last of them. Returns `false`,
+/// without an effect, if the transport cannot promise this order.
+fn give_behind(window: &Window, call: &'static str, rank: usize) -> WinResult<bool> {
+    let peer = window.peer(call, rank)?;
+    window.send_gathered(call, peer);
+    // Orders stores to the own memory, and to memory that is mapped here, before the release.
+    fence(Ordering::SeqCst);
+    let release = (peer, LOCK, lock_words::SHARED_ENDS);
+    window.add_behind(call, release, &window.parts.sync.releases)
 }
 
 pub(super) fn lock_all(window: &Window) -> WinResult<()> {

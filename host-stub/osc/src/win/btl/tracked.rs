@@ -7,6 +7,7 @@ use std::time::Duration;
 use plugin_api::{BtlAtomicOp, OpFlags, Status};
 
 use super::callbacks::notified;
+use super::command::is_not_supported;
 use crate::win::control::Word;
 use crate::win::error::{WinError, WinResult};
 use crate::win::kind::WindowKind;
@@ -116,6 +117,34 @@ impl Window {
     pub(super) fn add_unanswered(
         &self,
         call: &'static str,
+        target: (&Peer, Word, u64),
+        pending: &Pending,
+    ) -> WinResult<()> {
+        self.add_with(OpFlags::empty(), call, target, pending)
+    }
+
+    /// As [`add_unanswered`](Self::add_unanswered), behind all operations to the peer that this rank issued before. Returns
+    /// `false`, without an effect, if the transport cannot promise this order: the caller flushes first, then adds.
+    pub(super) fn add_behind(
+        &self,
+        call: &'static str,
+        target: (&Peer, Word, u64),
+        pending: &Pending,
+    ) -> WinResult<bool> {
+        // A flush repeats what a target refused, so nothing may follow these operations before.
+        if self.kind() == WindowKind::Dynamic {
+            return Ok(false);
+        }
+        match self.add_with(OpFlags::FENCE, call, target, pending) {
+            Err(error) if is_not_supported(&error) => Ok(false),
+            added => added.map(|()| true),
+        }
+    }
+
+    fn add_with(
+        &self,
+        flags: OpFlags,
+        call: &'static str,
         (peer, word, operand): (&Peer, Word, u64),
         pending: &Pending,
     ) -> WinResult<()> {
@@ -131,7 +160,7 @@ impl Window {
                     peer.control_handle.as_ptr(),
                     BtlAtomicOp::Add,
                     operand,
-                    OpFlags::empty(),
+                    flags,
                     Some(notified),
                     context,
                     Arc::as_ptr(&link.context).cast_mut().cast(),

@@ -79,7 +79,8 @@ impl Core {
         // A completion without context belongs to no operation of this transport. A completion of a free record
         // belongs to an operation that was already reported as failed.
         if Marked::is(pointer) {
-            return match Marked::of(pointer) {
+            // SAFETY: the provider returns the contexts that this transport gave to it.
+            return match unsafe { Marked::of(pointer) } {
                 Some(Marked::Message(message)) => {
                     let length = state.completions.first_length();
                     self.complete_message(context, state, (message, length))
@@ -135,7 +136,8 @@ impl Core {
                 (run, length) = (pointer, 1);
                 continue;
             }
-            if let Some(marked) = Marked::of(pointer) {
+            // SAFETY: the provider returns the contexts that this transport gave to it.
+            if let Some(marked) = unsafe { Marked::of(pointer) } {
                 told |= matches!(marked, Marked::Message(_));
                 stray += 1;
                 let marked = (marked, completions.length(entry));

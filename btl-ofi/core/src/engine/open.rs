@@ -433,6 +433,7 @@ fn open_messages(
         answer: policy::longest_answer(device.info()),
         longest: policy::longest_batch(device.info()),
         window: policy::stream_window(device.info(), options),
+        claims_contexts: device.info().claims_contexts(),
         counters,
     };
     device.addresses().count();
@@ -473,7 +474,7 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities, net
 fn tell_of_no_applies(info: InfoRef<'_>) {
     tracing::info!(
         "operations on elements that are not aligned, or that no atomic serves, reach no peer beyond this node's memory: provider {} has \
-         no messages, claims their contexts (FI_CONTEXT), or takes too short ones",
+         no messages, or takes too short ones",
         info.provider()
     );
 }

@@ -126,8 +126,6 @@ pub(crate) fn link_speed(info: InfoRef<'_>) -> u32 {
 pub(crate) fn takes_messages(info: InfoRef<'_>, options: &Options) -> bool {
     info.raw().caps & u64::from(ffi::FI_MSG) != 0
         && info.ep_attr().max_msg_size >= wire::longest(options.two_sided())
-        // The contexts of messages are numbers (`op::marked`), so the provider must not write to them.
-        && !info.claims_contexts()
 }
 
 /// Asks libfabric for the entry of `info` (same provider, domain and addresses) with the hints that `more` adds. The entry

@@ -340,8 +340,7 @@ fn try_open(
     let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;
     if options.two_sided() && !takes_messages(info.get(), options) {
         return Err(String::from(
-            "btl_ofi_mode asks for two-sided messages, and it has none, claims their contexts (FI_CONTEXT), or takes too short \
-             ones",
+            "btl_ofi_mode asks for two-sided messages, and it has none, or takes too short ones",
         ));
     }
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
@@ -363,8 +362,7 @@ fn try_open(
             "{name} advertises atomics, but fi_query_atomic refuses {missing}"
         )),
         Some(_) => Err(String::from(
-            "it has no atomics, and no messages by which targets would execute them: it claims their contexts, or takes too \
-             short ones",
+            "it has no atomics, and no messages by which targets would execute them, or takes too short ones",
         )),
     }
 }

@@ -1,16 +1,25 @@
 //! Context pointers of the provider that are neither an address of a record nor a tag: they have a bit set that is zero
-//! in both. They mean a message, or a record with a word about its operation. No provider that claims contexts gets
-//! one.
+//! in both. They mean a message, or a record with a word about its operation. A provider that claims contexts gets
+//! [memory](Claimed) for those of messages, and never a marked record.
 
 use std::ffi::c_void;
+use std::mem::{MaybeUninit, offset_of};
 use std::ptr::{self, NonNull};
+
+use libfabric_sys::fi_context2;
 
 use crate::op::record::Record;
 
 /// The bit of all marked pointers. Tags of untracked operations have another bit set (`op::tag`), which is zero here.
 const MARKED: usize = 8;
-/// The bits that distinguish the meanings.
+/// The bits that distinguish the meanings. They are zero in the address of a context that a provider [claims](Claimed).
 const MEANING: usize = 5;
+/// A receive, by its number.
+const RECEIVE: usize = 1;
+/// A message that is sent, by its number; [`ANSWER`] says which of the two kinds.
+const SENT: usize = 4;
+/// Set if the message is an answer.
+const ANSWER: usize = 16;
 /// An operation record; [`READ`] says of which operation.
 const RECORD: usize = 5;
 /// Set if the record belongs to a read that confirms puts.
@@ -45,16 +54,24 @@ impl Marked {
 
     /// The meaning of a context pointer that is not that of an untracked operation; `None` for an
     /// operation record.
+    ///
+    /// # Safety
+    /// The transport gave the pointer to the provider, as the context of an operation or of a message.
     #[inline(always)]
-    pub(crate) fn of(context: *mut c_void) -> Option<Marked> {
+    pub(crate) unsafe fn of(context: *mut c_void) -> Option<Marked> {
         if !Marked::is(context) {
             return None;
         }
         let word = context as usize;
-        let number = (word >> 4) as u32;
         Some(match word & MEANING {
-            0 => Marked::Message(Message::Receive(number)),
-            1 => Marked::Message(Message::Batch(number)),
+            RECEIVE => Marked::Message(Message::Receive((word >> 4) as u32)),
+            SENT => {
+                let number = (word >> 5) as u32;
+                Marked::Message(match word & ANSWER {
+                    0 => Message::Batch(number),
+                    _ => Message::Answer(number),
+                })
+            }
             RECORD => {
                 let record = context.map_addr(|word| word & !(align_of::<Record>() - 1));
                 let record = NonNull::new(record.cast())?;
@@ -63,7 +80,8 @@ impl Marked {
                     _ => Marked::Confirmation(record),
                 }
             }
-            _ => Marked::Message(Message::Answer(number)),
+            // SAFETY: of the pointers that the transport gives, only those of claimed contexts have none of these bits.
+            _ => Marked::Message(unsafe { Claimed::message(context) }),
         })
     }
 }
@@ -73,8 +91,8 @@ fn mark(record: NonNull<Record>, meaning: usize) -> *mut c_void {
 }
 
 /// A message between transports, as the context pointer of its send or receive: the number of an entry in a
-/// table of the carrier (`fabric::msg`), and the table. A provider that claims contexts is never used with
-/// messages.
+/// table of the carrier (`fabric::msg`), and the table. A provider that claims contexts gets the address of
+/// a [`Claimed`] instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
     /// A receive buffer.
@@ -88,12 +106,48 @@ pub(crate) enum Message {
 impl Message {
     /// The provider's context pointer.
     pub(crate) fn context(self) -> *mut c_void {
-        let (number, table) = match self {
-            Message::Receive(number) => (number, 0),
-            Message::Batch(number) => (number, 1),
-            Message::Answer(number) => (number, 4),
+        let word = match self {
+            Message::Receive(number) => (number as usize) << 4 | RECEIVE,
+            Message::Batch(number) => (number as usize) << 5 | SENT,
+            Message::Answer(number) => (number as usize) << 5 | ANSWER | SENT,
         };
-        ptr::without_provenance_mut((number as usize) << 4 | MARKED | table)
+        ptr::without_provenance_mut(word | MARKED)
+    }
+}
+
+/// The context of a message, where the provider writes to it, and which message it is. The context's address is marked.
+#[repr(C, align(16))]
+pub(crate) struct Claimed {
+    /// Behind it, the context has the address of a marked pointer.
+    _before: u64,
+    context: MaybeUninit<fi_context2>,
+    message: Message,
+}
+
+const _: () = assert!(offset_of!(Claimed, context) == MARKED);
+
+impl Claimed {
+    pub(crate) fn new(message: Message) -> Claimed {
+        Claimed {
+            _before: 0,
+            context: MaybeUninit::uninit(),
+            message,
+        }
+    }
+
+    /// The provider's context pointer. It stays valid as long as the memory.
+    pub(crate) fn context(this: NonNull<Claimed>) -> *mut c_void {
+        this.as_ptr().wrapping_byte_add(MARKED).cast()
+    }
+
+    /// The message of a context pointer.
+    ///
+    /// # Safety
+    /// [`context`](Self::context) returned the pointer, and the memory is still there.
+    unsafe fn message(context: *mut c_void) -> Message {
+        let this = context.wrapping_byte_sub(MARKED).cast::<Claimed>();
+        // SAFETY: the caller guarantees the memory, of which the provider uses the context alone.
+        unsafe { (*this).message }
     }
 }
 
@@ -114,8 +168,30 @@ mod tests {
         ] {
             let context = marked.context();
             assert!(Tag::from_untracked(context).is_none());
-            assert_eq!(Marked::of(context), Some(marked));
+            // SAFETY: none of them is a claimed context.
+            assert_eq!(unsafe { Marked::of(context) }, Some(marked));
         }
-        assert_eq!(Marked::of(record.as_ptr().cast()), None);
+        // SAFETY: it is no claimed context.
+        assert_eq!(unsafe { Marked::of(record.as_ptr().cast()) }, None);
+    }
+
+    #[test]
+    fn a_claimed_context_keeps_its_message() {
+        for message in [
+            Message::Receive(3),
+            Message::Batch(u32::MAX),
+            Message::Answer(0),
+        ] {
+            let claimed = NonNull::from(Box::leak(Box::new(Claimed::new(message))));
+            let context = Claimed::context(claimed);
+            // SAFETY: the context is 64 bytes of the claimed memory, and aligned as its type asks.
+            unsafe { context.cast::<fi_context2>().write_bytes(0xff, 1) };
+            assert!(Tag::from_untracked(context).is_none());
+            // SAFETY: it is a claimed context.
+            let marked = unsafe { Marked::of(context) };
+            assert_eq!(marked, Some(Marked::Message(message)));
+            // SAFETY: the memory came from a box, and the context is used no more.
+            drop(unsafe { Box::from_raw(claimed.as_ptr()) });
+        }
     }
 }

@@ -51,6 +51,7 @@ fn one_seed(seed: u64) -> Tally {
     println!("@at seed {seed}: {faults}, atomics {atomics}, queues {tx} {rx}, order {order}");
     shape(&[
         ("ATOMICS", atomics),
+        ("MODE", ["", "CONTEXT", "CONTEXT2"][seed as usize % 3]),
         ("TX_SIZE", tx),
         ("RX_SIZE", rx),
         ("SEND_ORDER", order),
@@ -144,7 +145,7 @@ fn messages_survive_faults() {
 #[test]
 fn unusable_messages() {
     alone(|| {
-        for (name, value) in [("MAX_MSG", "15999"), ("MODE", "CONTEXT"), ("MESSAGES", "0")] {
+        for (name, value) in [("MAX_MSG", "15999"), ("MESSAGES", "0")] {
             shape(&[("ATOMICS", "1"), (name, value)]);
             let of = |mode| {
                 options(&[

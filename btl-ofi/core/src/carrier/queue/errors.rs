@@ -56,7 +56,8 @@ impl Core {
             entry.prov_errno
         );
         let marked = match tag {
-            None => Marked::of(entry.op_context),
+            // SAFETY: the provider returns the contexts that this transport gave to it.
+            None => unsafe { Marked::of(entry.op_context) },
             Some(_) => None,
         };
         let mut pointer = entry.op_context;

@@ -33,11 +33,13 @@
 //! the put, and only if the put succeeded.
 //!
 //! **Buffers.** The origin copies results out of the answer, so the operations of a failed peer can be reported at once.
-//! Only the message itself is kept until the provider has sent it.
+//! Only the message itself is kept until the provider has sent it, with its context if the provider claims contexts
+//! ([`claims`]).
 //!
 //! All of this code runs under the lock of the first context.
 
 mod batch;
+mod claims;
 mod execute;
 #[cfg(test)]
 mod hostile;
@@ -101,6 +103,8 @@ pub(crate) struct Provider {
     pub(crate) longest: usize,
     /// Unanswered bytes to a peer above which nothing is sent before an answer arrives.
     pub(crate) window: usize,
+    /// Whether the provider claims the contexts of messages (`FI_CONTEXT`, `FI_CONTEXT2`).
+    pub(crate) claims_contexts: bool,
     pub(crate) counters: CountersRef,
 }
 
@@ -138,12 +142,13 @@ impl Messages {
             answer,
             longest,
             window,
+            claims_contexts,
             counters,
         } = provider;
         let doing = || String::from("posting receives for messages");
         let words = longest.max(wire::longest(two_sided) / 8);
         // SAFETY: the caller guarantees the endpoints.
-        let port = unsafe { Port::new(tx, rx) }.doing(doing)?;
+        let port = unsafe { Port::new(tx, rx, claims_contexts) }.doing(doing)?;
         let known = Arc::clone(&addresses);
         let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));

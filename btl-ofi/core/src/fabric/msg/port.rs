@@ -1,11 +1,13 @@
 //! The provider's endpoint as the carrier uses it: sends and receives of messages.
 
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr;
 
 use libfabric_sys as ffi;
 
 use crate::base::error::CallError;
+use crate::fabric::msg::claims::Claims;
 use crate::fabric::own::OwnMemory;
 use crate::op::marked::Message;
 
@@ -41,16 +43,21 @@ pub(super) struct Port {
     rx: *mut ffi::fid_ep,
     send: Send,
     receive: Receive,
+    /// The contexts of messages, if the provider claims them.
+    claims: Option<Box<RefCell<Claims>>>,
     /// Whether the endpoints were closed. After that, nothing is posted.
     pub(super) closed: bool,
 }
 
 impl Port {
+    /// `claims`: whether the provider claims the contexts of messages.
+    ///
     /// # Safety
     /// The endpoints are live and enabled until `closed` is set, or outlive the port.
     pub(super) unsafe fn new(
         tx: *mut ffi::fid_ep,
         rx: *mut ffi::fid_ep,
+        claims: bool,
     ) -> Result<Port, CallError> {
         let missing = || CallError {
             call: "fi_send",
@@ -63,6 +70,7 @@ impl Port {
             rx,
             send: of_tx.and_then(|table| table.send).ok_or_else(missing)?,
             receive: of_rx.and_then(|table| table.recv).ok_or_else(missing)?,
+            claims: claims.then(Box::default),
             closed: false,
         })
     }
@@ -102,6 +110,7 @@ impl Port {
             rx: ptr::null_mut(),
             send: if all { returns::<0> } else { returns::<EAGAIN> },
             receive: posts,
+            claims: None,
             closed: false,
         }
     }
@@ -112,7 +121,7 @@ impl Port {
             return EAGAIN;
         }
         let (at, size) = (buffer.pointer(), buffer.words().len() * size_of::<u64>());
-        let context = Message::Receive(number).context();
+        let context = self.context(Message::Receive(number));
         let (from, none) = (ffi::FI_ADDR_UNSPEC, ptr::null_mut());
         // SAFETY: the endpoint is live, because it was not closed, and the callers keep the buffer.
         unsafe { (self.receive)(self.rx, at, size, none, from, context) }
@@ -124,7 +133,17 @@ impl Port {
             return EAGAIN;
         }
         let (at, size) = (words.as_ptr().cast(), size_of_val(words));
+        let (context, none) = (self.context(message), ptr::null_mut());
         // SAFETY: the endpoint is live, because it was not closed; the callers keep the words until the completion.
-        unsafe { (self.send)(self.tx, at, size, ptr::null_mut(), to, message.context()) }
+        unsafe { (self.send)(self.tx, at, size, none, to, context) }
+    }
+
+    /// The provider's context pointer of a message.
+    #[inline(always)]
+    fn context(&self, message: Message) -> *mut c_void {
+        match &self.claims {
+            None => message.context(),
+            Some(claims) => claims.borrow_mut().context(message),
+        }
     }
 }

@@ -27,10 +27,7 @@ use common::attending::attended;
 use common::reference::Numbers;
 use common::{Patience, insist, open, register};
 use stranger::Stranger;
-use wire::{
-    ALIVE, APPLY, BATCH, FAREWELL, GET, HEADER, Line, PUT, UNANSWERED, UNKNOWN, introduction,
-    message,
-};
+use wire::{ALIVE, BATCH, FAREWELL, GET, Line, PUT, UNANSWERED, UNKNOWN, introduction, message};
 
 /// Providers over TCP, whose port any process may know.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
@@ -231,89 +228,6 @@ fn the_key_is_asked_for_first() {
     });
 }
 
-/// The target reads only the message itself, even if its header claims the length of an earlier
-/// message in the same buffer.
-#[test]
-fn earlier_messages_are_not_executed_again() {
-    over_each(|scene| {
-        let line = scene.join(1);
-        // After this loop, every receive buffer has held the word.
-        for _ in 0..40 {
-            scene.put(WORD);
-        }
-        scene.window[0] = 0;
-        for sequence in 1..20 {
-            // A put of one word in the same region; the words are: code, address, key, cookie,
-            // word.
-            let mut claims = message(line, (BATCH, sequence), (1, 0), &[0; 5]);
-            claims.truncate(HEADER);
-            scene.send(&claims);
-            let long = message(line, (BATCH, sequence), (0, 0), &[]);
-            scene.send(&[&long[..], &[0]].concat());
-        }
-        let patience = Patience::new();
-        while scene.stranger.is_sending() {
-            assert!(patience.lasts(), "it does not leave");
-            scene.poll();
-        }
-        (0..1000).for_each(|_| scene.poll());
-        assert_eq!(scene.window[0], 0, "it was executed again");
-        assert_eq!(scene.stranger.came.len(), 1, "{:?}", scene.stranger.came);
-        // The line still works.
-        scene.send(&message(line, (BATCH, 1), (0, 0), &[]));
-        scene.settle();
-        assert_eq!(scene.stranger.came.len(), 2);
-    });
-}
-
-/// An origin that receives no answers gets only few, however many it asks for, and the target serves
-/// others.
-#[test]
-fn answers_that_nobody_takes_are_few() {
-    const BYTES: u32 = 12_000;
-    over_each(|scene| {
-        let h = scene.handle();
-        // SAFETY: a handle is plain words: base, length, key, cookie.
-        let words: [u64; Handle::SIZE / 8] = unsafe { std::mem::transmute(h) };
-        let line = scene.join(1);
-        scene.put(1);
-        scene.stranger.takes = false;
-        let before = GIVEN.load(Ordering::Relaxed);
-        let get = wire::command(GET, BYTES, h.base(), (words[2], words[3]));
-        for sequence in 1..2000 {
-            scene.send(&message(line, (BATCH, sequence), (1, BYTES / 8), &get));
-            scene.target.progress();
-        }
-        (0..1000).for_each(|_| scene.poll());
-        scene.put(2);
-        scene.stranger.drop_sent();
-        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
-        assert!(kept < 1 << 20, "{kept} bytes are kept");
-    });
-}
-
-/// The target keeps a bounded number of batches that come before their turn.
-#[test]
-fn batches_that_wait_are_few() {
-    const LINES: u32 = 90;
-    const WORDS: usize = 1900;
-    over_each(|scene| {
-        let before = GIVEN.load(Ordering::Relaxed);
-        let body = vec![0; WORDS - HEADER];
-        for number in 0..LINES {
-            let line = scene.join(number);
-            for sequence in 2..64 {
-                scene.send(&message(line, (BATCH, sequence), (1, 0), &body));
-            }
-        }
-        scene.settle();
-        scene.stranger.drop_sent();
-        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
-        assert!(kept > 32 << 20, "{kept} bytes: they did not come");
-        assert!(kept < 66 << 20, "{kept} bytes are kept");
-    });
-}
-
 /// A stranger can pass a key directly to the provider, without the transport. The keys of regions
 /// cannot be guessed.
 #[test]
@@ -341,89 +255,6 @@ fn keys_of_regions_are_no_small_numbers() {
         (0..1000).for_each(|_| progress());
         assert_eq!((word, scene.window[0]), (0, WORD));
     });
-}
-
-/// The target cannot answer messages of origins that it cannot reach. The target serves other origins
-/// meanwhile.
-#[test]
-fn lines_of_nobody_hold_up_nobody() {
-    const LINES: u32 = 200;
-    over_each(|scene| {
-        let before = GIVEN.load(Ordering::Relaxed);
-        for number in 0..LINES {
-            let line = Line {
-                key: scene.key(),
-                cookie: u64::from(number),
-                number,
-                client: UNKNOWN,
-            };
-            let mut nobody = scene.stranger.name();
-            // A port of this machine without a listener.
-            nobody[2..4].copy_from_slice(&(2 + number as u16).to_be_bytes());
-            let own = introduction(OWN_KEY, &nobody);
-            scene.send(&message(line, (BATCH, 0), (0, 0), &own));
-        }
-        scene.settle();
-        scene.stranger.drop_sent();
-        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
-        assert!(kept < LINES as usize * 4096, "{kept} bytes are kept");
-    });
-}
-
-/// Makes a put or get of two runs, which may lie anywhere. Returns its operands, the bytes that the command carries, and
-/// the words of its results.
-fn scattered(numbers: &mut Numbers) -> (Vec<u64>, u32, u32) {
-    let gets = numbers.below(2) == 0;
-    // The word contains the size, no type, the operation, and that the command is no atomic.
-    let op = if gets { 10 } else { 11 };
-    let first = 1 << 32 | 0xff << 40 | op << 48 | 1 << 56;
-    if numbers.below(2) == 0 {
-        return listed(numbers, gets, first | 1 << 57);
-    }
-    let mut words = vec![first, 2];
-    let mut bytes = 0;
-    for _ in 0..2 {
-        let (length, count) = (1 + numbers.below(40) as u64, 1 + numbers.below(20) as u64);
-        bytes += length * count;
-        let far = |n: u64, numbers: &mut Numbers| match numbers.below(8) {
-            0 => numbers.word(),
-            _ => n,
-        };
-        let offset = numbers.below(2000) as u64;
-        let stride = numbers.below(300) as u64;
-        words.extend([
-            far(offset, numbers),
-            length | count << 32,
-            far(stride, numbers),
-        ]);
-    }
-    let head = 8 * words.len() as u64;
-    let (operands, results) = if gets { (0, bytes) } else { (bytes, 0) };
-    words.extend((0..operands.div_ceil(8)).map(|_| numbers.word()));
-    let carried = (head + operands) as u32 | (results as u32) << 16;
-    (words, carried, results.div_ceil(8) as u32)
-}
-
-/// The same with four listed runs of one length.
-fn listed(numbers: &mut Numbers, gets: bool, first: u64) -> (Vec<u64>, u32, u32) {
-    let length = 1 + numbers.below(40) as u64;
-    let mut words = vec![first, 4 | length << 32];
-    for _ in 0..2 {
-        let places = (numbers.below(2000) as u64, numbers.below(2000) as u64);
-        words.push(match numbers.below(8) {
-            0 => numbers.word(),
-            _ => places.0 | places.1 << 32,
-        });
-    }
-    let head = 8 * words.len() as u64;
-    let (operands, results) = if gets {
-        (0, 4 * length)
-    } else {
-        (4 * length, 0)
-    };
-    words.extend((0..operands.div_ceil(8)).map(|_| numbers.word()));
-    let carried = (head + operands) as u32 | (results as u32) << 16;
-    (words, carried, results.div_ceil(8) as u32)
 }
 
 /// Messages with the right key and random contents. The target refuses or executes them, and serves others.
@@ -457,19 +288,12 @@ fn random_messages_do_no_harm() {
                     GET,
                     5 << 16,
                     6 << 16,
+                    7 << 16,
                     0x1_0702,
                     0x2_070d,
-                    APPLY,
                     numbers.word(),
                 ];
                 let code = code[numbers.below(8)] & 0xffff_ffff;
-                if code == APPLY {
-                    let (words, carried, returned) = scattered(&mut numbers);
-                    body.extend(wire::command(APPLY, carried, address, region));
-                    body.extend(words);
-                    results += returned;
-                    continue;
-                }
                 let count = [1, 8, 24, numbers.below(60_000) as u32][numbers.below(4)];
                 body.extend(wire::command(code, count, address, region));
                 let operands = if code == GET {

@@ -24,8 +24,6 @@ pub(crate) struct Stranger {
     /// The number of sends that have ended, and the received messages.
     pub(crate) ended: usize,
     pub(crate) came: Vec<Vec<u64>>,
-    /// Whether the stranger receives further messages.
-    pub(crate) takes: bool,
     /// The outcome of the last read or write.
     accessed: Option<Result<(), i32>>,
 }
@@ -98,7 +96,6 @@ impl Stranger {
             sent: Vec::new(),
             ended: 0,
             came: Vec::new(),
-            takes: true,
             accessed: None,
         };
         (0..RECEIVES).for_each(|number| stranger.receive(number));
@@ -156,14 +153,6 @@ impl Stranger {
         (self.sent, self.ended) = (Vec::new(), 0);
     }
 
-    /// Frees the memory of received and of sent messages, so that it does not count as this process's
-    /// memory; keeps messages that are still being sent.
-    pub(crate) fn drop_sent(&mut self) {
-        self.came = Vec::new();
-        self.sent.retain(Option::is_some);
-        self.sent.shrink_to_fit();
-    }
-
     /// Reads completions. Errors of sends are ignored.
     pub(crate) fn poll(&mut self) {
         let mut entry = ffi::fi_cq_msg_entry {
@@ -194,9 +183,7 @@ impl Stranger {
                 RECEIVE => {
                     let words = &self.buffers[number][..entry.len / 8];
                     self.came.push(words.to_vec());
-                    if self.takes {
-                        self.receive(number);
-                    }
+                    self.receive(number);
                 }
                 ACCESS => self.accessed = Some(failed.map_or(Ok(()), Err)),
                 _ => {}

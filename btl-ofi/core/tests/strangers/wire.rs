@@ -7,9 +7,8 @@ pub(crate) const ALIVE: u32 = 5;
 pub(crate) const UNANSWERED: u32 = 6;
 pub(crate) const PUT: u64 = 3 << 16;
 pub(crate) const GET: u64 = 4 << 16;
-pub(crate) const APPLY: u64 = 7 << 16;
 /// The words of a header, and the client number of a message whose sender does not know its number.
-pub(crate) const HEADER: usize = 6;
+const HEADER: usize = 6;
 pub(crate) const UNKNOWN: u32 = u32::MAX;
 
 /// A line to a target, from the origin's side.

@@ -350,9 +350,3 @@ fn a_process_known_to_be_gone_is_not_reached_for() {
     drop(target);
     t.close().unwrap();
 }
-
-/// The carriers on one node behave the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
-}

@@ -141,11 +141,3 @@ fn a_large_get_lets_others_in() {
         t.close().unwrap();
     }
 }
-
-/// The carriers on one node behave the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    let _alone = alone();
-    again_over(module_path!(), "tcp;ofi_rxm");
-    again_over(module_path!(), "memory");
-}

@@ -6,7 +6,8 @@ use plugin_api::{ApplyRun, MOST_APPLIED};
 
 use crate::common::prelude::*;
 
-const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+/// udp;ofi_rxd does not bear messages beside its atomics.
+const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
 /// The size of the target's window, bytes.
 const BYTES: usize = 16 << 10;
 /// The code of bytewise additions, and a code that the function does not know.
@@ -52,18 +53,15 @@ fn open_at(provider: &str, same_node: &(&'static str, Value), level: ThreadLevel
     t
 }
 
-/// The providers, each with and without the transport's own carriers on one node.
+/// Providers without the ways of one node, and these, which are the same under every provider.
 fn ways() -> impl Iterator<Item = (&'static str, (&'static str, Value))> {
-    let near = PROVIDERS.into_iter().map(|p| (p, SAME_NODE));
-    // udp;ofi_rxd does not support messages beside its atomics.
-    let far = PROVIDERS.into_iter().filter(|p| *p != "udp;ofi_rxd");
-    let all = near.chain(far.map(|p| (p, SAME_NODE_OFF)));
-    all.chain([("memory", SAME_NODE)])
+    let far = PROVIDERS.into_iter().map(|p| (p, SAME_NODE_OFF));
+    far.chain(["shm", "memory"].map(|p| (p, SAME_NODE)))
 }
 
 /// Whether the provider executes the atomics to a peer.
 fn by_provider(provider: &str, same_node: &(&'static str, Value)) -> bool {
-    *same_node == SAME_NODE_OFF && matches!(provider, "sockets" | "shm" | "udp;ofi_rxd")
+    *same_node == SAME_NODE_OFF && matches!(provider, "sockets" | "shm")
 }
 
 fn adding(size: usize) -> Change {
@@ -299,11 +297,12 @@ fn what_applies_leave_and_return() {
 #[test]
 fn applies_and_atomics_keep_their_order() {
     for (provider, same_node) in ways().filter(|(p, s)| !by_provider(p, s)) {
-        let (a, b, peer, _window, region, h) = linked(8, || open_one(provider, &same_node));
+        let pair = Pair::new(8, || open_one(provider, &same_node));
+        let There { t: a, peer, h } = pair.there();
         let (rounds, at) = (64, h.base() + 16);
         let values: Vec<u64> = (1..=rounds).collect();
         let mut old = vec![u64::MAX; values.len()];
-        attended(&b, || {
+        attended(&pair.b, || {
             for (value, old) in values.iter().zip(&mut old) {
                 let what = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Write);
                 let value = (ptr::from_ref(value).cast_mut().cast(), ptr::null_mut());
@@ -328,14 +327,14 @@ fn applies_and_atomics_keep_their_order() {
                 // SAFETY: the buffers live until the flush.
                 unsafe {
                     let write = Op::atomic(what, (&h, at), 1, value, None);
-                    insist(&a, || a.submit(peer, &write));
-                    insist(&a, || a.apply(peer, &read));
+                    insist(a, || a.submit(peer, &write));
+                    insist(a, || a.apply(peer, &read));
                 }
             }
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
         assert_eq!(old, values, "{provider}");
-        close([region], [a, b]);
+        pair.close();
     }
 }
 
@@ -406,22 +405,23 @@ fn many_at_once() {
     }];
     let ones = vec![1u8; size as usize];
     for (provider, same_node) in ways() {
-        let (a, b, peer, window, region, h) = linked(BYTES / 8, || open_one(provider, &same_node));
+        let pair = Pair::new(BYTES / 8, || open_one(provider, &same_node));
+        let There { t: a, peer, h } = pair.there();
         let apply = many(&h, &run, &ones, adding(16));
-        attended(&b, || {
+        attended(&pair.b, || {
             for _ in 0..250 {
                 // SAFETY: the operands are copied, and there are no results.
-                insist(&a, || unsafe { a.apply(peer, &apply) });
+                insist(a, || unsafe { a.apply(peer, &apply) });
             }
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
+        let window = pair.close();
         let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
         assert!(
             bytes[1..][..size as usize].iter().all(|b| *b == 250),
             "{provider}"
         );
         assert_eq!((bytes[0], bytes[1 + size as usize]), (0, 0), "{provider}");
-        close([region], [a, b]);
     }
 }
 
@@ -513,7 +513,8 @@ fn refusals() {
     };
     let ones = [1u8; 64];
     for (provider, same_node) in ways() {
-        let (a, b, peer, window, region, h) = linked(8, || open_one(provider, &same_node));
+        let pair = Pair::new(8, || open_one(provider, &same_node));
+        let There { t: a, peer, h } = pair.there();
         // SAFETY: the operands are copied, and there are no results.
         let at_once = |apply: &Apply<'_>| unsafe { a.apply(peer, apply) };
         let inside = run(1, 32);
@@ -532,72 +533,20 @@ fn refusals() {
             completion: seen.completion(),
             ..many(&h, &inside, &ones, unknown)
         };
-        attended(&b, || {
-            insist(&a, || at_once(&apply));
+        attended(&pair.b, || {
+            insist(a, || at_once(&apply));
             a.flush(None);
         });
         let refused = (seen.all(), seen.status());
         assert_eq!(refused, (1, Status::NOT_SUPPORTED), "{provider}");
         // The next apply is executed.
         let good = many(&h, &inside, &ones, adding(16));
-        attended(&b, || {
-            insist(&a, || at_once(&good));
+        attended(&pair.b, || {
+            insist(a, || at_once(&good));
             assert_eq!(a.flush(None), Status::SUCCESS, "{provider}");
         });
+        let window = pair.close();
         let bytes: Vec<u8> = window.iter().flat_map(|w| w.to_ne_bytes()).collect();
         assert!((0..64).all(|i| bytes[i] == u8::from((1..33).contains(&i))));
-        close([region], [a, b]);
-    }
-}
-
-/// A peer is killed while applies are outstanding: each apply is reported once.
-#[test]
-fn a_killed_peer() {
-    for provider in ["net", "shm", "memory"] {
-        let t = open(provider, ThreadLevel::Single, &[]);
-        let mut target = Target::start(&t, provider, false);
-        let (peer, h): (NonNull<Endpoint>, Handle) = (target.peer, target.handle);
-        let run = [ApplyRun {
-            offset: 0,
-            length: 4096,
-            stride: 0,
-            count: 1,
-        }];
-        let ones = [1u8; 4096];
-        let write = Change {
-            op: Some(AtomicOp::Write),
-            ..adding(16)
-        };
-        let seen = Seen::default();
-        let apply = Apply {
-            completion: seen.completion(),
-            ..many(&h, &run, &ones, write)
-        };
-        // SAFETY: the operands are copied, and there are no results.
-        let post = || unsafe { t.apply(peer, &apply) };
-        insist(&t, post);
-        assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
-        assert_eq!(seen.both(), (1, 0));
-        signal(target.child.id(), libc::SIGSTOP);
-        let mut posted = 0;
-        for _ in 0..20 {
-            match post() {
-                Status::SUCCESS => posted += 1,
-                status => assert!(status.is_again(), "{status}"),
-            }
-        }
-        assert!(posted > 2, "{provider}");
-        target.kill();
-        assert!(!t.flush(None).is_ok(), "{provider}");
-        until(
-            &[&t],
-            format_args!("{provider}: one is never reported"),
-            || seen.failed() >= posted,
-        );
-        assert_eq!(seen.both(), (1, posted), "{provider}");
-        assert_eq!(seen.status(), Status::UNREACH);
-        assert_eq!(post(), Status::UNREACH, "{provider}");
-        drop(target);
-        t.close().unwrap();
     }
 }

@@ -14,28 +14,27 @@ use std::sync::Arc;
 use crate::common::prelude::*;
 
 /// Puts, gets, fetch-adds of 8 and of 4 bytes, and their flush.
-fn operate(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, times: usize, put_bytes: usize) {
+fn operate(there: There<'_>, times: usize, put_bytes: usize) {
     let from = vec![1u8; put_bytes];
-    let (mut word, mut old) = (0u64, 0u64);
-    let base = h.base();
+    let (mut word, mut old) = ([0u64], 0u64);
+    let There { t, peer, h } = there;
     for _ in 0..times {
-        let local = from.as_ptr().cast_mut().cast();
-        insist(t, || t.put(peer, local, base, h, put_bytes, None));
-        let local = (&raw mut word).cast();
-        insist(t, || t.get(peer, local, base, h, 8, None));
+        there.insist(|there| there.put(0, &from, None));
+        there.insist(|there| there.get(0, &mut word, None));
         for flags in [OpFlags::empty(), OpFlags::WORD_32] {
             let (op, local) = (BtlAtomicOp::Add, (&raw mut old).cast());
             insist(t, || {
-                t.atomic_fop_of(peer, local, base, h, op, 1, flags, None)
+                t.atomic_fop_of(peer, local, h.base(), &h, op, 1, flags, None)
             });
         }
-        assert_eq!(t.flush(Some(unsafe_ref(peer))), Status::SUCCESS);
+        assert_eq!(there.flush(), Status::SUCCESS);
     }
 }
 
-fn unsafe_ref<'a>(peer: NonNull<Endpoint>) -> &'a Endpoint {
-    // SAFETY: the tests keep their peers connected.
-    unsafe { peer.as_ref() }
+/// A window of this process, as it reaches it itself.
+fn to_itself<'a>(t: &'a Transport, proc: u64, region: &Region) -> There<'a> {
+    let (peer, h) = (t.connect(t.address(), proc).unwrap(), region.handle());
+    There { t, peer, h }
 }
 
 /// Operations and bytes by carrier.
@@ -53,23 +52,14 @@ const COPY: usize = Carrier::Copy as usize;
 #[test]
 fn a_wait_that_lasts() {
     const LONG: u64 = 20_000_000;
-    let off = [("btl_ofi_same_node", Value::str("off"))];
-    let level = ThreadLevel::Multiple;
-    let (a, b) = (
-        open("tcp;ofi_rxm", level, &off),
-        open("tcp;ofi_rxm", level, &off),
-    );
-    let mut window = vec![0u64; 64];
-    let region = register(&b, &mut window, Access::all());
-    let (peer, h) = (a.connect(b.address(), 9).unwrap(), region.handle());
-    attended(&b, || operate(&a, peer, &h, 1, 8));
-    let before = a.stats();
-    let mut old = 0u64;
-    let (op, local) = (BtlAtomicOp::Add, (&raw mut old).cast());
-    let flags = OpFlags::empty();
-    insist(&a, || {
-        a.atomic_fop_of(peer, local, h.base(), &h, op, 1, flags, None)
+    let pair = Pair::new(64, || {
+        open("tcp;ofi_rxm", ThreadLevel::Multiple, &[SAME_NODE_OFF])
     });
+    let (a, b, there) = (&pair.a, &pair.b, pair.there());
+    attended(b, || operate(there, 1, 8));
+    let before = a.stats();
+    let mut old = 0;
+    there.insist(|there| there.fetch_add(0, &mut old, None));
     std::thread::scope(|scope| {
         // The target makes no progress until the counters show the wait.
         let flush = scope.spawn(|| a.flush(None));
@@ -78,50 +68,43 @@ fn a_wait_that_lasts() {
             std::thread::yield_now();
         }
         let during = a.stats();
-        attended(&b, || assert_eq!(flush.join().unwrap(), Status::SUCCESS));
+        attended(b, || assert_eq!(flush.join().unwrap(), Status::SUCCESS));
         assert_eq!(during.waits, before.waits + 1);
         assert!(during.waited - before.waited >= LONG);
     });
     assert_eq!(a.stats().waits, before.waits + 1);
-    close([region], [a, b]);
+    pair.close();
 }
 
 /// Makes twenty puts, gets of 8 bytes, and atomics of 8 and 4 bytes, from one transport to another.
 fn far(provider: &str, level: ThreadLevel, put_bytes: usize) -> Stats {
-    let off = [("btl_ofi_same_node", Value::str("off"))];
-    let (a, b, peer, _window, region, _) = linked(64 * 1024, || open(provider, level, &off));
-    attended(&b, || operate(&a, peer, &region.handle(), 20, put_bytes));
-    let stats = a.stats();
+    let pair = Pair::new(64 * 1024, || open(provider, level, &[SAME_NODE_OFF]));
+    attended(&pair.b, || operate(pair.there(), 20, put_bytes));
+    let stats = pair.a.stats();
     assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
     assert!(stats.polls > 0, "{stats:?}");
-    close([region], [a, b]);
+    pair.close();
     stats
 }
 
 /// Puts of 256 bytes fill one message and a part of a second, and cause no further messages.
 #[test]
 fn what_a_full_message_leaves_gathers_too() {
-    let off = [("btl_ofi_same_node", Value::str("off"))];
-    let [a, b] = [(); 2].map(|()| open("tcp;ofi_rxm", ThreadLevel::Single, &off));
-    let mut window = vec![0u64; 1024];
-    let region = register(&b, &mut window, Access::all());
-    let peer = a.connect(b.address(), 1).unwrap();
-    let (h, from) = (region.handle(), [1u8; 256]);
-    let put = || {
-        let local = from.as_ptr().cast_mut().cast();
-        insist(&a, || a.put(peer, local, h.base(), &h, 256, None));
-    };
-    attended(&b, || {
+    let single = || open("tcp;ofi_rxm", ThreadLevel::Single, &[SAME_NODE_OFF]);
+    let pair = Pair::new(1024, single);
+    let (there, from) = (pair.there(), [1u8; 256]);
+    let put = || there.insist(|there| there.put(0, &from, None));
+    attended(&pair.b, || {
         put();
-        assert_eq!(a.flush(Some(unsafe_ref(peer))), Status::SUCCESS);
+        assert_eq!(there.flush(), Status::SUCCESS);
         for _ in 0..10 {
-            let before = a.stats().messages;
+            let before = there.t.stats().messages;
             (0..64).for_each(|_| put());
-            assert_eq!(a.flush(Some(unsafe_ref(peer))), Status::SUCCESS);
-            assert_eq!(a.stats().messages - before, 2);
+            assert_eq!(there.flush(), Status::SUCCESS);
+            assert_eq!(there.t.stats().messages - before, 2);
         }
     });
-    close([region], [a, b]);
+    pair.close();
 }
 
 #[test]
@@ -151,18 +134,16 @@ fn everything_by_the_provider() {
 /// The target executes the operations that it finds in time; the rest is revoked.
 #[test]
 fn by_ring_and_by_the_kernel() {
-    let single = || open(near(), ThreadLevel::Single, &[]);
-    let (a, b, peer, _window, region, h) = linked(64 * 1024, single);
-    attended(&b, || operate(&a, peer, &h, 20, 8));
+    let pair = Pair::new(64 * 1024, || open(near(), ThreadLevel::Single, &[]));
+    let (a, there) = (&pair.a, pair.there());
+    attended(&pair.b, || operate(there, 20, 8));
     let before = a.stats();
     assert_eq!(before.operations[RING] + before.operations[CMA], 80);
     assert!(before.operations[RING] >= 40, "atomics: {before:?}");
     assert_eq!(before.bytes[RING] + before.bytes[CMA], 20 * 28);
     // The target makes no progress.
-    let word = 7u64;
-    let local = ptr::from_ref(&word).cast_mut().cast();
     for _ in 0..100 {
-        insist(&a, || a.put(peer, local, h.base(), &h, 8, None));
+        there.insist(|there| there.put(0, &[7u64], None));
         assert_eq!(a.flush(None), Status::SUCCESS);
     }
     let after = a.stats();
@@ -171,7 +152,7 @@ fn by_ring_and_by_the_kernel() {
     assert!(more(CMA) > 0, "{after:?}");
     let revoked = after.revoked - before.revoked;
     assert_eq!(revoked, more(RING), "{after:?}");
-    close([region], [a, b]);
+    pair.close();
 }
 
 #[test]
@@ -179,8 +160,7 @@ fn by_a_copy_within_this_process() {
     let t = open(near(), ThreadLevel::Single, &[]);
     let mut window = vec![0u64; 64];
     let region = register(&t, &mut window, Access::all());
-    let peer = t.connect(t.address(), 0).unwrap();
-    operate(&t, peer, &region.handle(), 20, 16);
+    operate(to_itself(&t, 0, &region), 20, 16);
     assert_eq!(carried(&t.stats())[COPY], (80, 20 * 36));
     close([region], [t]);
 }
@@ -192,10 +172,9 @@ fn peers_that_go() {
     let mut window = vec![0u64; 64];
     let region = register(&t, &mut window, Access::all());
     for round in 1..=3 {
-        let peer = t.connect(t.address(), round).unwrap();
-        operate(&t, peer, &region.handle(), 1, 8);
-        // SAFETY: the peer is connected once.
-        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+        let there = to_itself(&t, round, &region);
+        operate(there, 1, 8);
+        assert_eq!(there.release(), Status::SUCCESS);
         assert_eq!(carried(&t.stats())[COPY], (4 * round, 28 * round));
     }
     close([region], [t]);
@@ -207,28 +186,30 @@ fn by_several_contexts() {
     const THREADS: u64 = 4;
     let path = format!("{}/shares.jsonl", env!("CARGO_TARGET_TMPDIR"));
     let _ = fs::remove_file(&path);
-    let off = ("btl_ofi_same_node", Value::str("off"));
     let settings = [
         (
             "btl_ofi_num_contexts_per_module",
             Value::Int(THREADS as i32),
         ),
         ("btl_ofi_stats_file", Value::String(path.clone().into())),
-        off.clone(),
+        SAME_NODE_OFF,
     ];
     let a = open("sockets", ThreadLevel::Multiple, &settings);
-    let b = open("sockets", ThreadLevel::Multiple, &[off]);
+    let b = open("sockets", ThreadLevel::Multiple, &[SAME_NODE_OFF]);
     let mut window = vec![0u64; 64];
     let region = register(&b, &mut window, Access::all());
-    let peers: Vec<_> = (0..40)
-        .map(|proc| unsafe_ref(a.connect(b.address(), proc).unwrap()))
-        .collect();
+    let there = |proc| There {
+        t: &a,
+        peer: a.connect(b.address(), proc).unwrap(),
+        h: region.handle(),
+    };
+    let peers: Vec<_> = (0..40).map(there).collect();
     attended(&b, || {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
                 scope.spawn(|| {
                     for peer in &peers {
-                        operate(&a, NonNull::from(*peer), &region.handle(), 2, 8);
+                        operate(*peer, 2, 8);
                     }
                 });
             }
@@ -272,10 +253,9 @@ fn a_file_at_the_end() {
         let t = open(near(), ThreadLevel::Single, &file);
         let mut window = vec![0u64; 64];
         let region = register(&t, &mut window, Access::all());
-        let peer = t.connect(t.address(), 70 + round).unwrap();
-        operate(&t, peer, &region.handle(), 5, 8);
-        // SAFETY: the peer is connected once.
-        assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
+        let there = to_itself(&t, 70 + round, &region);
+        operate(there, 5, 8);
+        assert_eq!(there.release(), Status::SUCCESS);
         close([region], [t]);
     }
     let text = std::fs::read_to_string(&path).unwrap();
@@ -389,9 +369,9 @@ fn more_peers_than_slots() {
     let region = register(&t, &mut window, Access::all());
     let peers = SLOTS as u64 + 10;
     for proc in 0..peers {
-        let peer = t.connect(t.address(), proc).unwrap();
+        let there = to_itself(&t, proc, &region);
         if proc % 100 == 0 || proc + 3 > peers {
-            operate(&t, peer, &region.handle(), 1, 8);
+            operate(there, 1, 8);
         }
     }
     let operated = peers.div_ceil(100) + 2;

@@ -423,19 +423,17 @@ fn misuse_is_refused() {
 /// function.
 #[test]
 fn without_a_function_messages_are_dropped() {
-    let (a, b, peer, _window, region, h) = linked(1, || single("net"));
-    let value = 1u64;
-    attended(&b, || {
-        send(&a, peer, 0, b"lost");
+    let pair = Pair::new(1, || single("net"));
+    let (a, b, peer) = (&pair.a, &pair.b, pair.peer);
+    attended(b, || {
+        send(a, peer, 0, b"lost");
         // A later operation, whose completion shows that the target has executed the earlier batch.
-        let local = ptr::from_ref(&value).cast_mut().cast();
-        insist(&a, || a.put(peer, local, h.base(), &h, 8, None));
+        pair.there().insist(|there| there.put(0, &[1u64], None));
         assert_eq!(a.flush(None), Status::SUCCESS);
     });
-    drop(region);
-    let inbox = Inbox::of(&b);
-    send(&a, peer, 1, b"kept");
-    attended(&a, || inbox.wait(&b, 1));
+    let inbox = Inbox::of(b);
+    send(a, peer, 1, b"kept");
+    attended(a, || inbox.wait(b, 1));
     assert_eq!(inbox.all.lock().unwrap()[0].1, 1);
-    close([], [a, b]);
+    pair.close();
 }

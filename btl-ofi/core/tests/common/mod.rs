@@ -16,16 +16,16 @@ pub(crate) mod reports;
 pub(crate) mod seen;
 pub(crate) mod shows;
 pub(crate) mod tally;
+pub(crate) mod there;
 pub(crate) mod told;
 
 use std::convert::Infallible;
 use std::fmt::Display;
 use std::process::Command;
-use std::ptr::NonNull;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use btl_ofi::{Endpoint, Error, Handle, Options, Region, Transport};
+use btl_ofi::{Error, Options, Region, Transport};
 use mca_params::Value;
 use plugin_api::{Access, Status, ThreadLevel};
 
@@ -150,26 +150,6 @@ pub(crate) fn insist(t: &Transport, mut post: impl FnMut() -> Status) {
         assert!(patience.lasts(), "the provider takes nothing");
         t.progress();
     }
-}
-
-/// Two transports, of which the second is a peer of the first; the second's window, which outlives its region; and the
-/// region's handle.
-pub(crate) fn linked(
-    words: usize,
-    open: impl Fn() -> Transport,
-) -> (
-    Transport,
-    Transport,
-    NonNull<Endpoint>,
-    Vec<u64>,
-    Region,
-    Handle,
-) {
-    let (a, b, mut window) = (open(), open(), vec![0; words]);
-    let region = register(&b, &mut window, Access::all());
-    let h = region.handle();
-    let peer = a.connect(b.address(), 1).unwrap();
-    (a, b, peer, window, region, h)
 }
 
 /// Makes progress of all transports until `done` returns true.

@@ -12,6 +12,7 @@ use mca_params::Value;
 use plugin_api::{Access, OverrideOps, ThreadLevel, hmem_iface};
 
 use super::memory::{Memory, Window, remove_files};
+use super::there::There;
 use super::{BLOCKED, Patience, again, device, open};
 
 const ROLE: &str = "BTL_OFI_TEST_PROVIDER";
@@ -338,6 +339,15 @@ impl<'a> Target<'a> {
         target.peer = t.connect(&target.address, proc).unwrap();
         target.handle = handle_of(handle);
         target
+    }
+
+    /// Its window, as this process reaches it.
+    pub(crate) fn there(&self) -> There<'a> {
+        There {
+            t: self.t,
+            peer: self.peer,
+            h: self.handle,
+        }
     }
 
     fn say(&mut self, line: &str) {

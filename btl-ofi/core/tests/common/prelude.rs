@@ -28,8 +28,9 @@ pub(crate) use super::reference::Numbers;
 pub(crate) use super::reports::Reports;
 pub(crate) use super::seen::Seen;
 pub(crate) use super::shows::{shows, shows_for};
+pub(crate) use super::there::{Pair, There};
 pub(crate) use super::told::{Ended, FAILED, Receives};
 pub(crate) use super::{
-    BLOCKED, Patience, SAME_NODE, SAME_NODE_OFF, again, again_over, close, device, insist, linked,
+    BLOCKED, Patience, SAME_NODE, SAME_NODE_OFF, again, again_over, close, device, insist,
     loopback, near, open, options, register, signal, try_open, until, worked,
 };

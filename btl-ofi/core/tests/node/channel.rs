@@ -13,19 +13,6 @@ const ALL: Access = Access::all();
 /// The place of the segment's descriptor in a blob (see `modex`).
 const SEGMENT: std::ops::Range<usize> = 40..44;
 
-/// Fetch-adds `n` to a word.
-fn add(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
-    out: *mut u64,
-    n: u64,
-    completion: Option<Completion>,
-) -> Status {
-    let op = BtlAtomicOp::Add;
-    t.atomic_fop(peer, out.cast(), h.base(), h, op, n, completion)
-}
-
 #[test]
 fn wrong_handles_are_errors() {
     let [a, b] = [(); 2].map(|()| open(near(), ThreadLevel::Single, &[]));
@@ -45,8 +32,8 @@ fn wrong_handles_are_errors() {
         unsafe { std::mem::transmute::<[u64; Handle::SIZE / 8], Handle>(w) }
     };
     let peer = a.connect(b.address(), 0).unwrap();
+    let there = |h| There { t: &a, peer, h };
     let mut old = 0u64;
-    let out = &raw mut old;
     attended(&b, || {
         for (wrong, status) in [
             (stale_handle, Status::PERM),
@@ -56,45 +43,30 @@ fn wrong_handles_are_errors() {
             (forged(|w| w[0] = 0x1000), Status::VALUE_OUT_OF_BOUNDS),
         ] {
             let seen = Seen::default();
-            assert_eq!(
-                add(&a, peer, &wrong, out, 1, seen.completion()),
-                Status::SUCCESS
-            );
+            let mut add = |h, done| there(h).fetch_add(0, &mut old, done);
+            assert_eq!(add(wrong, seen.completion()), Status::SUCCESS);
             assert_eq!(a.flush(None), Status::SUCCESS);
             assert_eq!((seen.all(), seen.status()), (1, status), "{wrong:?}");
             // Without a callback, the next flush reports that an operation was lost.
-            assert_eq!(add(&a, peer, &wrong, out, 1, None), Status::SUCCESS);
-            assert_eq!(add(&a, peer, &h, out, 1, None), Status::SUCCESS);
-            // SAFETY: the endpoint lives.
-            let flushed = a.flush(Some(unsafe { peer.as_ref() }));
-            assert_eq!(flushed, Status::ERROR, "{wrong:?}");
+            assert_eq!(add(wrong, None), Status::SUCCESS);
+            assert_eq!(add(h, None), Status::SUCCESS);
+            assert_eq!(there(h).flush(), Status::ERROR, "{wrong:?}");
             assert_eq!(a.flush(None), Status::SUCCESS);
         }
-        // The call refuses an access that the handle does not permit.
-        assert_eq!(add(&a, peer, &closed.handle(), out, 1, None), Status::PERM);
         // Atomic reads succeed in a region that permits only reads.
         let c = closed.handle();
         let (u, read) = (Datatype::Uint64, AtomicOp::Read);
-        let status = a.atomic_fopv(
-            peer,
-            ptr::null(),
-            out.cast(),
-            c.base(),
-            &c,
-            u,
-            read,
-            1,
-            None,
-        );
+        let (at, none, out) = (c.base(), ptr::null(), (&raw mut old).cast());
+        let status = a.atomic_fopv(peer, none, out, at, &c, u, read, 1, None);
         assert_eq!(status, Status::SUCCESS);
         assert_eq!(a.flush(None), Status::SUCCESS);
     });
     assert_eq!(window[0], 5, "the right ones among the wrong");
     assert_eq!((stale, read_only), ([0; 4], [0; 4]));
     // The transport refuses its own stale handle in the call.
-    let mine = b.connect(b.address(), 1).unwrap();
-    assert_eq!(add(&b, mine, &stale_handle, out, 1, None), Status::PERM);
-    assert_eq!(add(&b, mine, &h, out, 1, None), Status::SUCCESS);
+    let peer = b.connect(b.address(), 1).unwrap();
+    let mut add = |h| There { t: &b, peer, h }.fetch_add(0, &mut old, None);
+    assert_eq!((add(stale_handle), add(h)), (Status::PERM, Status::SUCCESS));
     assert_eq!(old, 5);
     region.close().unwrap();
     closed.close().unwrap();
@@ -103,18 +75,17 @@ fn wrong_handles_are_errors() {
 
 #[test]
 fn a_full_ring_turns_away() {
-    let (a, b, peer, mut window, region, h) =
-        linked(512, || open(near(), ThreadLevel::Single, &[]));
+    let mut pair = Pair::new(512, || open(near(), ThreadLevel::Single, &[]));
     let mut old = vec![u64::MAX; 1000];
     for round in 0..3 {
-        let mut taken = 0;
-        while add(&a, peer, &h, &raw mut old[taken], 1, None).is_ok() {
+        let (there, mut taken) = (pair.there(), 0);
+        while there.fetch_add(0, &mut old[taken], None).is_ok() {
             taken += 1;
         }
         assert_eq!(taken, 128);
-        let status = add(&a, peer, &h, &raw mut old[taken], 1, None);
+        let status = there.fetch_add(0, &mut old[taken], None);
         assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
-        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        attended(&pair.b, || assert_eq!(there.t.flush(None), Status::SUCCESS));
         for (i, old) in old[..taken].iter().enumerate() {
             assert_eq!(*old, (round * 128 + i) as u64);
         }
@@ -122,11 +93,11 @@ fn a_full_ring_turns_away() {
     // For vectors, the payload is full before the entries are.
     let ones = vec![1u64; 512];
     let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
-    window.fill(0);
-    let mut taken = 0;
+    pair.window.fill(0);
+    let (there, mut taken) = (pair.there(), 0);
     loop {
-        let from = ones.as_ptr().cast();
-        let status = a.atomic_opv(peer, from, h.base(), &h, u, sum, 512, None);
+        let (There { t, peer, h }, from) = (there, ones.as_ptr().cast());
+        let status = t.atomic_opv(peer, from, h.base(), &h, u, sum, 512, None);
         if status == Status::TEMP_OUT_OF_RESOURCE {
             break;
         }
@@ -135,11 +106,11 @@ fn a_full_ring_turns_away() {
     }
     assert_eq!(taken, 16, "64 KiB of payload");
     // An atomic on one word needs no payload.
-    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
-    attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+    assert_eq!(there.fetch_add(0, &mut old[0], None), Status::SUCCESS);
+    attended(&pair.b, || assert_eq!(there.t.flush(None), Status::SUCCESS));
+    let window = pair.close();
     assert_eq!((window[0], old[0]), (17, 16));
     assert!(window[1..].iter().all(|&w| w == 16));
-    close([region], [a, b]);
 }
 
 /// More initiators than the bell's first word has bits, and than the target watches. They release
@@ -162,9 +133,9 @@ fn many_initiators() {
         let mut old = vec![0u64; 70 * 20];
         attended(&b, || {
             for round in 0..20 {
-                for (i, (a, peer)) in initiators.iter().zip(&peers).enumerate() {
-                    let out = &raw mut old[round * 70 + i];
-                    insist(a, || add(a, *peer, &h, out, 1, None));
+                for (i, (t, peer)) in initiators.iter().zip(&peers).enumerate() {
+                    let (there, old) = (There { t, peer: *peer, h }, &mut old[round * 70 + i]);
+                    there.insist(|there| there.fetch_add(0, old, None));
                 }
                 for (i, a) in initiators.iter().enumerate() {
                     // Some initiators wait, and some have several outstanding operations.
@@ -191,17 +162,19 @@ fn many_initiators() {
     close([region], [b]);
 }
 
-fn add_both(t: &Transport, peer: NonNull<Endpoint>, h: &Handle) {
+fn add_both(there: There<'_>) {
+    let There { t, peer, h } = there;
     let one = 1f64;
     let (double, sum) = (Datatype::Double, AtomicOp::Sum);
     let mut old = vec![0u64; 2000];
     for out in &mut old {
-        insist(t, || add(t, peer, h, out, 1, None));
-        let (from, at) = (ptr::from_ref(&one).cast(), h.base() + 8);
-        insist(t, || t.atomic_opv(peer, from, at, h, double, sum, 1, None));
+        there.insist(|there| there.fetch_add(0, out, None));
+        let from = ptr::from_ref(&one).cast();
+        insist(t, || {
+            t.atomic_opv(peer, from, there.at(8), &h, double, sum, 1, None)
+        });
     }
-    // SAFETY: the endpoint lives.
-    assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+    assert_eq!(there.flush(), Status::SUCCESS);
     assert!(
         old.is_sorted(),
         "one initiator's additions keep their order"
@@ -225,15 +198,15 @@ fn both_ways_at_once() {
         thread::scope(|s| {
             for blob in &blobs {
                 s.spawn(|| {
-                    let a = open(near(), ThreadLevel::Single, &[]);
-                    let peer = a.connect(blob, 0).unwrap();
-                    add_both(&a, peer, &h);
-                    a.close().unwrap();
+                    let t = open(near(), ThreadLevel::Single, &[]);
+                    let peer = t.connect(blob, 0).unwrap();
+                    add_both(There { t: &t, peer, h });
+                    t.close().unwrap();
                 });
             }
             s.spawn(|| {
-                let mine = b.connect(b.address(), 1).unwrap();
-                add_both(&b, mine, &h);
+                let peer = b.connect(b.address(), 1).unwrap();
+                add_both(There { t: &b, peer, h });
             });
         });
     });
@@ -245,13 +218,22 @@ fn both_ways_at_once() {
 /// No origin waits for a target that has closed its transport and lives on.
 #[test]
 fn a_closed_target_is_given_up() {
-    let (a, b, peer, _window, region, h) = linked(1, || open(near(), ThreadLevel::Single, &[]));
+    let pair = Pair::new(1, || open(near(), ThreadLevel::Single, &[]));
+    let h = pair.region.handle();
+    let Pair {
+        a,
+        b,
+        peer,
+        window: _window,
+        region,
+    } = pair;
+    let there = There { t: &a, peer, h };
     let mut old = [9u64; 3];
-    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::SUCCESS);
+    assert!(there.fetch_add(0, &mut old[0], None).is_ok());
     b.progress();
     let seen = Seen::default();
-    assert!(add(&a, peer, &h, &raw mut old[1], 1, seen.completion()).is_ok());
-    assert!(add(&a, peer, &h, &raw mut old[2], 1, None).is_ok());
+    assert!(there.fetch_add(0, &mut old[1], seen.completion()).is_ok());
+    assert!(there.fetch_add(0, &mut old[2], None).is_ok());
     close([region], [b]);
     let before = worked();
     assert_eq!(a.flush(None), Status::UNREACH);
@@ -259,7 +241,7 @@ fn a_closed_target_is_given_up() {
     assert!(spent < Duration::from_secs(2), "{spent:?} of work");
     assert_eq!(old, [0, 9, 9], "what was executed is told, no other");
     assert_eq!((seen.all(), seen.status()), (1, Status::UNREACH));
-    assert_eq!(add(&a, peer, &h, &raw mut old[0], 1, None), Status::UNREACH);
+    assert_eq!(there.fetch_add(0, &mut old[0], None), Status::UNREACH);
     assert_eq!(a.flush(None), Status::SUCCESS);
     a.close().unwrap();
 }
@@ -281,15 +263,13 @@ fn descriptors_of_this_process() {
             // Descriptors that libfabric keeps open permanently exist after the first round.
             before = count();
         }
-        let (a, b, peer, _window, region, _) = linked(1, || open(near(), ThreadLevel::Single, &[]));
-        let mut old = 0u64;
-        let (h, out) = (region.handle(), &raw mut old);
-        attended(&b, || {
-            assert!(add(&a, peer, &h, out, 1, None).is_ok());
-            assert_eq!(a.flush(None), Status::SUCCESS);
+        let pair = Pair::new(1, || open(near(), ThreadLevel::Single, &[]));
+        attended(&pair.b, || {
+            assert!(pair.there().fetch_add(0, &mut 0, None).is_ok());
+            assert_eq!(pair.a.flush(None), Status::SUCCESS);
         });
         assert!(mappings() > 0);
-        close([region], [a, b]);
+        pair.close();
     }
     assert_eq!((count(), mappings()), (before, 0));
 }
@@ -301,10 +281,4 @@ fn nothing_is_left_open() {
         .status()
         .unwrap();
     assert!(status.success(), "{status}");
-}
-
-/// The carriers on one node behave the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
 }

@@ -8,35 +8,22 @@ use crate::common::prelude::*;
 
 const FLOOD: &str = "BTL_OFI_TEST_FLOOD";
 
-fn add(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
-    out: *mut u64,
-    completion: Option<Completion>,
-) -> Status {
-    let op = BtlAtomicOp::Add;
-    t.atomic_fop(peer, out.cast(), h.base(), h, op, 1, completion)
-}
-
 /// A flush of one peer returns the peer's failure even if callbacks reported every operation.
 #[test]
 fn a_flush_tells_what_callbacks_told() {
     let t = open(near(), ThreadLevel::Single, &[]);
     let mut target = Target::start_as(0, &t, near(), false);
-    let (peer, h) = (target.peer, target.handle);
+    let there = target.there();
     let mut old = [0u64; 8];
-    insist(&t, || add(&t, peer, &h, &raw mut old[0], None));
+    there.insist(|there| there.fetch_add(0, &mut old[0], None));
     assert_eq!(t.flush(None), Status::SUCCESS);
     signal(target.child.id(), libc::SIGSTOP);
     let seen = Seen::default();
     for out in &mut old {
-        assert_eq!(add(&t, peer, &h, out, seen.completion()), Status::SUCCESS);
+        assert!(there.fetch_add(0, out, seen.completion()).is_ok());
     }
     target.kill();
-    // SAFETY: endpoints live as long as the transport.
-    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
-    assert_eq!((flushed, seen.both()), (Status::UNREACH, (0, 8)));
+    assert_eq!((there.flush(), seen.both()), (Status::UNREACH, (0, 8)));
     assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
     drop(target);
     t.close().unwrap();
@@ -52,23 +39,23 @@ fn a_dead_target_blocks_nobody() {
         .collect();
     let mut old = vec![0u64; 4096];
     for (target, out) in targets.iter().zip(&mut old) {
-        insist(&t, || add(&t, target.peer, &target.handle, out, None));
+        target.there().insist(|there| there.fetch_add(0, out, None));
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
     signal(targets[0].child.id(), libc::SIGSTOP);
     let (seen, lively) = (Seen::default(), Seen::default());
     // The loop posts until the target's ring is full; every second operation has no callback.
     let (mut told, mut untold) = (0, 0);
-    let (peer, h) = (targets[0].peer, targets[0].handle);
+    let dead = targets[0].there();
     for (i, out) in old.iter_mut().enumerate() {
         let completion = if i % 2 == 0 { seen.completion() } else { None };
         let status = if i % 3 == 0 {
             let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
             let ones = [1u64; 8];
-            let from = ones.as_ptr().cast();
+            let (There { peer, h, .. }, from) = (dead, ones.as_ptr().cast());
             t.atomic_opv(peer, from, h.base(), &h, u, sum, 8, completion)
         } else {
-            add(&t, peer, &h, out, completion)
+            dead.fetch_add(0, out, completion)
         };
         if status.is_again() {
             break;
@@ -83,37 +70,30 @@ fn a_dead_target_blocks_nobody() {
     // The silence of the stopped target does not delay the others.
     let mut results = vec![0u64; 200];
     for (i, out) in results.iter_mut().enumerate() {
-        let other = &targets[1 + i % 2];
-        insist(&t, || {
-            add(&t, other.peer, &other.handle, out, lively.completion())
-        });
+        let other = targets[1 + i % 2].there();
+        other.insist(|there| there.fetch_add(0, out, lively.completion()));
     }
     for other in &targets[1..] {
-        // SAFETY: endpoints live as long as the transport.
-        let other = unsafe { other.peer.as_ref() };
-        assert_eq!(t.flush(Some(other)), Status::SUCCESS);
+        assert_eq!(other.there().flush(), Status::SUCCESS);
     }
     assert_eq!(lively.succeeded(), 200);
     assert_eq!(seen.failed(), 0);
 
     targets[0].kill();
     let before = worked();
-    // SAFETY: endpoints live as long as the transport.
-    let flushed = t.flush(Some(unsafe { peer.as_ref() }));
-    assert_eq!(flushed, Status::UNREACH);
+    assert_eq!(dead.flush(), Status::UNREACH);
     // The flush checks the peers after an interval of 250 ms without completions.
     let spent = worked() - before;
     assert!(spent < Duration::from_secs(2), "{spent:?} of work");
     assert_eq!(seen.failed(), told, "each once");
     assert_eq!(seen.succeeded(), 0);
     assert_eq!(t.flush(None), Status::UNREACH, "one flush of all tells it");
-    assert_eq!(add(&t, peer, &h, &raw mut old[0], None), Status::UNREACH);
+    assert_eq!(dead.fetch_add(0, &mut old[0], None), Status::UNREACH);
 
     for out in results.chunks_mut(2) {
         for (target, out) in targets[1..].iter().zip(out) {
-            insist(&t, || {
-                add(&t, target.peer, &target.handle, out, lively.completion())
-            });
+            let there = target.there();
+            there.insist(|there| there.fetch_add(0, out, lively.completion()));
         }
         assert_eq!(t.flush(None), Status::SUCCESS, "nothing else is affected");
     }
@@ -142,11 +122,11 @@ fn flooding_process() {
     let mut numbers = Numbers(seed.parse().unwrap());
     let t = open(near(), ThreadLevel::Single, &[]);
     let peer = t.connect(&blob, 0).unwrap();
-    let mut old = vec![0u64; 512];
+    let there = There { t: &t, peer, h };
+    let mut old = 0;
     let ones = [1u64; 511];
     println!("@");
     loop {
-        let out = old.as_mut_ptr();
         let status = match numbers.below(3) {
             0 => {
                 let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
@@ -154,7 +134,7 @@ fn flooding_process() {
                 let n = 1 + numbers.below(511);
                 t.atomic_opv(peer, from, at, &h, u, sum, n, None)
             }
-            _ => add(&t, peer, &h, out, None),
+            _ => there.fetch_add(0, &mut old, None),
         };
         assert!(status.is_ok() || status.is_again(), "{status}");
         t.progress();
@@ -217,12 +197,16 @@ fn killed_initiators_leave_a_target_that_serves() {
     }
     // Another initiator, which is not killed, uses a ring among the rings of dead initiators.
     let other = open(near(), ThreadLevel::Single, &[]);
-    let peer = other.connect(t.address(), 0).unwrap();
+    let there = There {
+        t: &other,
+        peer: other.connect(t.address(), 0).unwrap(),
+        h,
+    };
     // SAFETY: the word is inside the window, which only this process changes, in its calls.
     let before = unsafe { base.read_volatile() };
     let mut old = 0u64;
     for i in 0..100 {
-        assert_eq!(add(&other, peer, &h, &raw mut old, None), Status::SUCCESS);
+        assert_eq!(there.fetch_add(0, &mut old, None), Status::SUCCESS);
         let deadline = Patience::new();
         let mut seen = other.stats().completed;
         while seen <= i {
@@ -236,11 +220,4 @@ fn killed_initiators_leave_a_target_that_serves() {
     assert_eq!(other.flush(None), Status::SUCCESS);
     other.close().unwrap();
     close([region], [t]);
-}
-
-/// The carriers on one node behave the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
-    again_over(module_path!(), "memory");
 }

@@ -12,72 +12,32 @@ use crate::common::prelude::*;
 /// The default of `btl_ofi_peer_check_interval`.
 const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A peer and one of its regions.
-#[derive(Clone, Copy)]
-struct There<'a> {
-    t: &'a Transport,
-    peer: NonNull<Endpoint>,
-    h: Handle,
+/// A put of a word that is flushed.
+fn put_word(there: There<'_>, word: usize, value: u64) -> Status {
+    let value = [value];
+    let status = there.put(8 * word, &value, None);
+    status.ok().map_or(status, |_| there.t.flush(None))
 }
 
-impl There<'_> {
-    fn put(&self, word: u64, bytes: &[u8], completion: Option<Completion>) -> Status {
-        let at = self.h.base() + 8 * word;
-        let local = bytes.as_ptr().cast_mut().cast();
-        self.t
-            .put(self.peer, local, at, &self.h, bytes.len(), completion)
-    }
-
-    /// A put with notification that raises word 8.
-    fn put_notify(&self, word: u64, bytes: &[u8]) -> Status {
-        let (at, none) = (self.h.base() + 8 * word, ptr::null_mut());
-        let local = (bytes.as_ptr().cast_mut().cast(), none);
-        let op = Op::put(&self.h, at, local, bytes.len());
-        let notice = Notice {
-            counter: &self.h,
-            address: self.h.base() + 64,
-            add: 1,
-        };
-        // SAFETY: the tests keep the buffers and handles until the put is complete.
-        unsafe { self.t.put_notify(self.peer, &op, &notice) }
-    }
-
-    fn put_word(&self, word: u64, value: u64) -> Status {
-        let status = self.put(word, &value.to_ne_bytes(), None);
-        status.ok().map_or(status, |_| self.t.flush(None))
-    }
-
-    fn get(&self, word: u64, bytes: &mut [u8], completion: Option<Completion>) -> Status {
-        let at = self.h.base() + 8 * word;
-        let (local, size) = (bytes.as_mut_ptr().cast(), bytes.len());
-        self.t.get(self.peer, local, at, &self.h, size, completion)
-    }
-
-    fn fetch_add(&self, word: u64, old: &mut u64, done: Option<Completion>) -> Status {
-        let (at, op) = (self.h.base() + 8 * word, BtlAtomicOp::Add);
-        let out = ptr::from_mut(old).cast();
-        self.t.atomic_fop(self.peer, out, at, &self.h, op, 1, done)
-    }
-
-    fn carried(&self) -> [u64; 3] {
-        let stats = self.t.stats();
-        [Carrier::Copy, Carrier::Ring, Carrier::Cma].map(|c| stats.operations[c as usize])
-    }
+/// Operations by copies, rings and the kernel.
+fn carried(t: &Transport) -> [u64; 3] {
+    let stats = t.stats();
+    [Carrier::Copy, Carrier::Ring, Carrier::Cma].map(|c| stats.operations[c as usize])
 }
 
 /// Makes every operation to a target that does nothing; each operation is complete when its call returns. Returns
 /// the number of operations.
-fn every_operation(there: &There<'_>) -> u64 {
-    let There { t, peer, h } = *there;
+fn every_operation(there: There<'_>) -> u64 {
+    let There { t, peer, h } = there;
     let at = |word: u64| h.base() + 8 * word;
     let add = BtlAtomicOp::Add;
     let ok = |status: Status| assert_eq!(status, Status::SUCCESS);
     let long: Vec<u8> = (0..40_000u32).map(|i| i as u8).collect();
-    ok(there.put(0, &7u64.to_ne_bytes(), None));
-    ok(there.put(10, &long, None));
-    ok(there.put(10, &[9; 3], None));
+    ok(there.put(0, &[7u64], None));
+    ok(there.put(80, &long, None));
+    ok(there.put(80, &[9u8; 3], None));
     let mut back = vec![0u8; 40_000];
-    ok(there.get(10, &mut back, None));
+    ok(there.get(80, &mut back, None));
     assert_eq!((&back[..3], &back[3..]), (&[9u8; 3][..], &long[3..]));
     let (mut word, mut old, mut half) = (0u64, 0u64, 0u32);
     {
@@ -114,12 +74,6 @@ fn every_operation(there: &There<'_>) -> u64 {
     15
 }
 
-fn signal(target: &Target<'_>, signal: i32) {
-    let pid = target.child.id() as libc::pid_t;
-    // SAFETY: the process is this test's child and has not been waited for.
-    assert_eq!(unsafe { libc::kill(pid, signal) }, 0);
-}
-
 /// Operations on mapped memory need no action of the target, so a stopped target supports all of
 /// them, from the first one on.
 #[test]
@@ -130,15 +84,11 @@ fn a_stopped_target() {
     {
         let t = open(near(), ThreadLevel::Single, &[]);
         let mut target = Target::start_in(&t, near(), memory);
-        let there = There {
-            t: &t,
-            peer: target.peer,
-            h: target.handle,
-        };
-        signal(&target, libc::SIGSTOP);
-        let operations = every_operation(&there);
-        assert_eq!(there.carried(), [operations, 0, 0], "{memory:?}");
-        signal(&target, libc::SIGCONT);
+        let there = target.there();
+        signal(target.child.id(), libc::SIGSTOP);
+        let operations = every_operation(there);
+        assert_eq!(carried(there.t), [operations, 0, 0], "{memory:?}");
+        signal(target.child.id(), libc::SIGCONT);
         assert_eq!(target.sees(0, 1), (20, 10), "{memory:?}");
         assert_eq!(target.sees(2, 4), (2, 6));
         assert_eq!(target.sees(5, WORDS - 1), (42, 0));
@@ -159,20 +109,16 @@ fn other_memory() {
     ] {
         let t = open(near(), ThreadLevel::Single, &[]);
         let mut target = Target::start_in(&t, near(), memory);
-        let there = There {
-            t: &t,
-            peer: target.peer,
-            h: target.handle,
-        };
+        let there = target.there();
         let mut old = 9;
-        assert_eq!(there.put_word(0, 5), Status::SUCCESS);
+        assert_eq!(put_word(there, 0, 5), Status::SUCCESS);
         // The put covers the first page to the last.
         let ones = vec![1u8; 8 * (WORDS - 1)];
-        insist(&t, || there.put(1, &ones, None));
+        there.insist(|there| there.put(8, &ones, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
-        insist(&t, || there.fetch_add(0, &mut old, None));
+        there.insist(|there| there.fetch_add(0, &mut old, None));
         assert_eq!(t.flush(None), Status::SUCCESS);
-        assert_eq!((old, there.carried()[0]), (5, 0), "{memory:?}");
+        assert_eq!((old, carried(there.t)[0]), (5, 0), "{memory:?}");
         let word = 0x0101_0101_0101_0101;
         assert_eq!(target.sees(0, WORDS - 1), (6, word), "{memory:?}");
         target.end();
@@ -202,8 +148,8 @@ fn the_descriptor_may_be_closed() {
     let peer = a.connect(b.address(), 0).unwrap();
     let h = region.handle();
     let there = There { t: &a, peer, h };
-    assert_eq!(there.put_word(3, 7), Status::SUCCESS);
-    assert_eq!((there.carried(), window.word(3)), ([1, 0, 0], 7));
+    assert_eq!(put_word(there, 3, 7), Status::SUCCESS);
+    assert_eq!((carried(there.t), window.word(3)), ([1, 0, 0], 7));
     region.close().unwrap();
     assert_eq!(descriptors(file), 0);
     close([], [a, b]);
@@ -224,8 +170,8 @@ fn a_part_of_a_file() {
     let peer = a.connect(b.address(), 0).unwrap();
     let h = region.handle();
     let there = There { t: &a, peer, h };
-    assert_eq!(there.put_word(1, 7), Status::SUCCESS);
-    assert_eq!((there.carried(), window.word(512 + 3)), ([1, 0, 0], 7));
+    assert_eq!(put_word(there, 1, 7), Status::SUCCESS);
+    assert_eq!((carried(there.t), window.word(512 + 3)), ([1, 0, 0], 7));
     region.close().unwrap();
     for (offset, length, from, why) in [
         (0, 2 * page + 1, 0, "the file has 8192 bytes"),
@@ -262,13 +208,13 @@ fn the_order_of_atomics() {
         "behind the one in the ring"
     );
     // Transfers have no order.
-    assert_eq!(there.put(1, &7u64.to_ne_bytes(), None), Status::SUCCESS);
+    assert_eq!(there.put(8, &[7u64], None), Status::SUCCESS);
     assert_eq!(window.word(1), 7);
     attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
     assert_eq!((window.word(0), *second, *third), (2, 0, 1));
     assert_eq!(there.fetch_add(0, fourth, None), Status::SUCCESS);
     assert_eq!(
-        (window.word(0), *fourth, there.carried()),
+        (window.word(0), *fourth, carried(there.t)),
         (3, 2, [3, 2, 0])
     );
     for region in [mapped, other] {
@@ -292,7 +238,7 @@ fn peers_are_checked_between_atomics() {
         assert_eq!(there.fetch_add(0, &mut old, None), Status::SUCCESS);
         made += 1;
     }
-    assert_eq!((there.carried(), window.word(0)), ([made, 0, 0], made));
+    assert_eq!((carried(there.t), window.word(0)), ([made, 0, 0], made));
     close([region], [a, b]);
 }
 
@@ -309,22 +255,22 @@ fn callbacks() {
         let peer = a.connect(b.address(), 0).unwrap();
         let h = region.handle();
         let there = There { t: &a, peer, h };
-        let (told, mut old, mut back) = (Seen::default(), 0, [0u8; 8]);
+        let (told, mut old, mut back) = (Seen::default(), 0, [0u64]);
         let expected = match at_once {
             true => Status::COMPLETED,
             false => Status::SUCCESS,
         };
         for round in 1..=5 {
             let done = || told.completion();
-            assert_eq!(there.put(0, &3u64.to_ne_bytes(), done()), expected);
+            assert_eq!(there.put(0, &[3u64], done()), expected);
             assert_eq!(there.get(0, &mut back, done()), expected);
             assert_eq!(there.fetch_add(0, &mut old, done()), expected);
-            assert_eq!((back, old, window.word(0)), (3u64.to_ne_bytes(), 3, 4));
+            assert_eq!((back, old, window.word(0)), ([3], 3, 4));
             assert_eq!(a.flush(None), Status::SUCCESS);
             assert_eq!(told.both(), (if at_once { 0 } else { 3 * round }, 0));
         }
         let stats = a.stats();
-        assert_eq!(there.carried(), [15, 0, 0]);
+        assert_eq!(carried(there.t), [15, 0, 0]);
         assert_eq!((stats.posted, stats.failed), (15, 0));
         close([region], [a, b]);
     }
@@ -343,23 +289,15 @@ fn rights() {
         let region = register_window(&b, &window, access);
         let h = region.handle();
         let there = There { t: &a, peer, h };
-        let mut back = [0u8; 8];
         for _ in 0..2 {
-            assert_eq!(there.put(0, &[1; 8], None), put);
-            assert_eq!(there.get(0, &mut back, None), get);
+            assert_eq!(there.put(0, &[1u64], None), put);
+            assert_eq!(there.get(0, &mut [0u64], None), get);
             assert_eq!(there.fetch_add(0, &mut 0, None), Status::PERM);
         }
-        let beyond = there.put(511, &[1; 16], None);
+        let beyond = there.put(8 * 511, &[1u64; 2], None);
         assert!(!beyond.is_ok(), "{beyond}");
-        assert_eq!(there.carried()[1..], [0, 0], "all were mapped");
+        assert_eq!(carried(&a)[1..], [0, 0], "all were mapped");
         region.close().unwrap();
     }
     close([], [a, b]);
-}
-
-/// Mapped memory behaves the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
-    again_over(module_path!(), "memory");
 }

@@ -26,31 +26,23 @@ fn allocated(t: &Transport) -> usize {
     std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) as usize * 512
 }
 
-/// Posts a fetch-add of `from` to the words of the window from `at` on.
-fn add(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
-    at: usize,
-    from: &[u64],
-    old: &mut [u64],
-) -> Status {
-    let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
-    let (address, count) = (h.base() + 8 * at as u64, from.len());
-    let (from, old) = (from.as_ptr().cast(), old.as_mut_ptr().cast());
-    t.atomic_fopv(peer, from, old, address, h, u, sum, count, None)
-}
-
-fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u64]) -> Status {
-    let address = h.base() + 8 * at as u64;
-    let local = from.as_ptr().cast_mut().cast();
-    t.put(peer, local, address, h, size_of_val(from), None)
+/// Posts a fetch-add of `from` to the first words of the window.
+fn add(there: There<'_>, from: &[u64], old: &mut [u64]) -> Status {
+    let There { t, peer, h } = there;
+    let (sum, u, at) = (AtomicOp::Sum, Datatype::Uint64, h.base());
+    let (count, from, old) = (from.len(), from.as_ptr().cast(), old.as_mut_ptr().cast());
+    t.atomic_fopv(peer, from, old, at, &h, u, sum, count, None)
 }
 
 /// Connects to one target `count` times; each connection has its own ring. The same number of processes
 /// would behave the same, but take long to start.
-fn initiators(t: &Transport, count: usize, target: &[u8]) -> Vec<NonNull<Endpoint>> {
-    let all = (0..count).map(|proc| t.connect(target, proc as u64).unwrap());
+fn initiators<'a>(t: &'a Transport, count: u64, target: &[u8], h: Handle) -> Vec<There<'a>> {
+    let connect = |proc| t.connect(target, proc).unwrap();
+    let all = (0..count).map(|proc| There {
+        t,
+        peer: connect(proc),
+        h,
+    });
     all.collect()
 }
 
@@ -70,20 +62,21 @@ fn more_initiators_than_blocks() {
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
     let a = open(near(), ThreadLevel::Single, &[]);
-    let all = initiators(&a, INITIATORS, b.address());
+    let all = initiators(&a, INITIATORS as u64, b.address(), h);
     let mut old = vec![vec![u64::MAX; WORDS]; INITIATORS];
     let ones = vec![1u64; WORDS];
     let mut sum = 0;
     for round in 0..40 {
         let mut puts = Vec::new();
-        for (i, peer) in all.iter().enumerate() {
-            let status = add(&a, *peer, &h, 0, &ones, &mut old[i]);
+        for (i, there) in all.iter().enumerate() {
+            let status = add(*there, &ones, &mut old[i]);
             assert_eq!(status, Status::SUCCESS, "initiator {i} in round {round}");
             let words = [16, 128, 1000, 1024][(i + round) % 4];
             puts.push(vec![(round * INITIATORS + i) as u64; words]);
         }
-        for (i, peer) in all.iter().enumerate() {
-            insist(&a, || put(&a, *peer, &h, WORDS + PUT * i, &puts[i]));
+        for (i, there) in all.iter().enumerate() {
+            let place = 8 * (WORDS + PUT * i);
+            there.insist(|there| there.put(place, &puts[i], None));
         }
         attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
         for word in [0, WORDS - 1] {
@@ -115,11 +108,11 @@ fn idle_blocks_are_handed_on() {
     let region = register(&b, &mut window, Access::all());
     let h = region.handle();
     let a = open(near(), ThreadLevel::Single, &[]);
-    let all = initiators(&a, INITIATORS, b.address());
+    let all = initiators(&a, INITIATORS as u64, b.address(), h);
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
     for sum in 0..3 * INITIATORS {
-        let peer = all[sum % INITIATORS];
-        assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
+        let there = all[sum % INITIATORS];
+        assert_eq!(add(there, &ones, &mut old), Status::SUCCESS);
         attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
         assert!(old.iter().all(|o| *o == sum as u64));
     }
@@ -146,8 +139,8 @@ fn doomed_process() {
     let h = handle_of(handle);
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
     let a = open(near(), ThreadLevel::Single, &[]);
-    for peer in initiators(&a, DOOMED, &unhex(blob)) {
-        assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
+    for there in initiators(&a, DOOMED as u64, &unhex(blob), h) {
+        assert_eq!(add(there, &ones, &mut old), Status::SUCCESS);
     }
     // SAFETY: the calls have no preconditions.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
@@ -170,18 +163,18 @@ fn blocks_of_the_dead_are_used_again() {
     let before = allocated(&b);
     assert!(before > BLOCKS * BLOCK, "{before} bytes");
     let a = open(near(), ThreadLevel::Single, &[]);
-    let peer = a.connect(b.address(), 0).unwrap();
+    let there = initiators(&a, 1, b.address(), h)[0];
     let (ones, mut old) = (vec![1u64; WORDS], vec![0; WORDS]);
     // The target has not checked the blocks, so no other process may use the dead process's blocks,
     // and there are no free blocks.
-    assert_eq!(add(&a, peer, &h, 0, &ones, &mut old), Status::SUCCESS);
+    assert_eq!(add(there, &ones, &mut old), Status::SUCCESS);
     attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
     assert!(old.iter().all(|o| *o == DOOMED as u64));
     assert!(window.iter().all(|w| *w == DOOMED as u64 + 1));
     // The ring's own payload holds one of these vectors, a block sixteen.
-    let fit = |a: &Transport| {
+    let fit = || {
         let mut old = vec![vec![0; WORDS]; 16];
-        let taken = old.iter_mut().map(|old| add(a, peer, &h, 0, &ones, old));
+        let taken = old.iter_mut().map(|old| add(there, &ones, old));
         let taken = taken.take_while(|s| s.is_ok()).count();
         attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
         taken
@@ -189,7 +182,7 @@ fn blocks_of_the_dead_are_used_again() {
     let deadline = Patience::new();
     let mut least = 16;
     loop {
-        let now = fit(&a);
+        let now = fit();
         if now == 16 {
             break;
         }
@@ -201,11 +194,4 @@ fn blocks_of_the_dead_are_used_again() {
     assert!(took <= before + LONG_RING, "{before} bytes, and {took}");
     a.close().unwrap();
     close([region], [b]);
-}
-
-/// The carriers on one node behave the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
-    again_over(module_path!(), "memory");
 }

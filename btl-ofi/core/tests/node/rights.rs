@@ -349,10 +349,3 @@ fn large_gets_of_what_is_deregistered() {
     }
     close([], [a, b]);
 }
-
-/// The carriers on one node behave the same beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
-    again_over(module_path!(), "memory");
-}

@@ -248,9 +248,3 @@ fn signals_stay_the_processs() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
 }
-
-/// The same holds beside a provider between nodes.
-#[test]
-fn the_same_over_rxm() {
-    again_over(module_path!(), "tcp;ofi_rxm");
-}

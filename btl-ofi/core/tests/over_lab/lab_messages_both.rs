@@ -13,19 +13,6 @@ fn shape(rx_size: &str, faults: &str) -> Shape {
     ]
 }
 
-fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, done: Option<Completion>) -> Status {
-    let sum = BtlAtomicOp::Add;
-    t.atomic_op(peer, h.base(), h, sum, 1, done)
-}
-
-fn tally(runs: u64, checked: u64) -> Tally {
-    Tally {
-        run: runs,
-        checked,
-        ..Tally::default()
-    }
-}
-
 /// Two transports post to each other at full speed, with room for one message each.
 #[test]
 fn both_sides_with_little_room() {
@@ -42,21 +29,19 @@ fn both_sides_with_little_room() {
             let all = [(); 2].map(|()| opened(&shape, ThreadLevel::Single, &one));
             let mut windows = [[0u64; 1]; 2];
             let [first, second] = &mut windows;
-            let regions = [
-                register(&all[0], first, Access::all()),
-                register(&all[1], second, Access::all()),
-            ];
-            let handles = [regions[0].handle(), regions[1].handle()];
+            let regions = [(0, first), (1, second)]
+                .map(|(of, window)| register(&all[of], window, Access::all()));
+            let handles = regions.each_ref().map(Region::handle);
             let done = AtomicUsize::new(0);
             std::thread::scope(|s| {
                 for own in 0..2 {
                     let (t, other, h, done) = (&all[own], &all[1 - own], handles[1 - own], &done);
                     s.spawn(move || {
                         let peer = t.connect(other.address(), 1).unwrap();
-                        let seen = Seen::default();
+                        let (there, seen) = (There { t, peer, h }, Seen::default());
                         for i in 0..MANY {
                             let callback = (i % 3 == 0).then(|| seen.completion()).flatten();
-                            insist(t, || add(t, peer, &h, callback));
+                            there.insist(|there| there.add(0, callback));
                         }
                         assert_eq!(t.flush(None), Status::SUCCESS);
                         assert_eq!(seen.both(), (MANY.div_ceil(3) as u32, 0));
@@ -77,21 +62,18 @@ fn both_sides_with_little_room() {
             });
             assert_eq!(windows, [[MANY], [MANY]]);
         }
-        tally(3, 6 * MANY)
     });
 }
 
 /// The arguments of a callback that posts.
-struct Chain {
-    t: *const Transport,
-    peer: NonNull<Endpoint>,
-    handle: Handle,
+struct Chain<'a> {
+    there: There<'a>,
     left: Cell<u32>,
     good: Cell<u32>,
     bad: Cell<u32>,
 }
 
-impl Ended for Chain {
+impl Ended for Chain<'_> {
     fn ended(&self, status: Status) {
         let count = if status.is_ok() {
             &self.good
@@ -103,9 +85,7 @@ impl Ended for Chain {
             return;
         }
         self.left.set(self.left.get() - 1);
-        // SAFETY: the test's transport outlives the operations.
-        let t = unsafe { &*self.t };
-        let posted = add(t, self.peer, &self.handle, self.completion());
+        let posted = self.there.add(0, self.completion());
         if posted != Status::SUCCESS {
             assert!(posted.is_again() || !status.is_ok(), "{posted}");
             self.left.set(self.left.get() + 1);
@@ -121,30 +101,19 @@ fn callbacks_post() {
             println!("@at {script}");
             let a = opened(&shape("2", script), ThreadLevel::Single, &[]);
             let b = opened(&shape("2", ""), ThreadLevel::Single, &[]);
-            let mut window = [0u64; 1];
-            let region = register(&b, &mut window, Access::all());
-            let handle = region.handle();
-            let peer = a.connect(b.address(), 1).unwrap();
+            let pair = Pair::of(a, b, vec![0]);
+            let (a, b, there) = (&pair.a, &pair.b, pair.there());
             let chain = Chain {
-                t: &a,
-                peer,
-                handle,
+                there,
                 left: Cell::new(20_000),
                 good: Cell::new(0),
                 bad: Cell::new(0),
             };
             let fails = script.contains("nth");
             let mut begun = 0;
-            let serving = std::sync::atomic::AtomicBool::new(true);
-            std::thread::scope(|s| {
-                s.spawn(|| {
-                    while serving.load(Ordering::Relaxed) {
-                        b.progress();
-                        std::thread::yield_now();
-                    }
-                });
+            attended(b, || {
                 for _ in 0..3000 {
-                    let status = add(&a, peer, &handle, chain.completion());
+                    let status = there.add(0, chain.completion());
                     begun += u32::from(status == Status::SUCCESS);
                     assert!(
                         status == Status::SUCCESS || status.is_again() || fails,
@@ -156,70 +125,58 @@ fn callbacks_post() {
                     status = a.flush(None);
                 }
                 assert_eq!(status == Status::UNREACH, fails, "{status}");
-                serving.store(false, Ordering::Relaxed);
             });
             let posted = begun + 20_000 - chain.left.get();
             assert_eq!(chain.good.get() + chain.bad.get(), posted);
             assert_eq!(chain.bad.get() > 0, fails);
-            a.close().unwrap();
-            drop(region);
-            b.close().unwrap();
-            assert!(window[0] >= u64::from(chain.good.get()));
+            let good = chain.good.get();
+            assert!(pair.close()[0] >= u64::from(good));
         }
-        tally(2, 40_000)
     });
 }
 
 /// A peer, which knows this process or not, is released while it does not answer. Its outstanding operations are
 /// reported, and its late answers do no harm, even those that it has not sent yet. The peer is connected again
 /// afterwards.
-fn released(known: bool) -> Tally {
+fn released(known: bool) {
     let a = opened(&shape("256", "seed=1"), ThreadLevel::Single, &[]);
     let late = shape("256", "seed=1,sendagain=2,burst=300,again=500");
     let b = opened(&late, ThreadLevel::Single, &[]);
-    let mut window = [0u64; 1];
-    let region = register(&b, &mut window, Access::all());
-    let handle = region.handle();
-    let peer = a.connect(b.address(), 1).unwrap();
+    let pair = Pair::of(a, b, vec![0]);
+    let (a, b, there) = (&pair.a, &pair.b, pair.there());
     if known {
-        insist(&a, || add(&a, peer, &handle, None));
-        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        there.insist(|there| there.add(0, None));
+        attended(b, || assert_eq!(a.flush(None), Status::SUCCESS));
     }
     let seen = Seen::default();
     let mut posted = 0;
-    while add(&a, peer, &handle, seen.completion()) == Status::SUCCESS {
+    while there.add(0, seen.completion()) == Status::SUCCESS {
         posted += 1;
     }
-    // SAFETY: connected once.
-    assert_eq!(unsafe { a.disconnect(peer) }, Status::TIMEOUT);
+    assert_eq!(there.release(), Status::TIMEOUT);
     assert_eq!(seen.both(), (0, posted));
     assert_eq!(seen.status(), Status::TIMEOUT);
     let stats = a.stats();
     assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
-    attended(&b, || {
+    attended(b, || {
         for _ in 0..3000 {
             a.progress();
         }
     });
     // The next line finds the target unchanged.
     let peer = a.connect(b.address(), 1).unwrap();
-    attended(&b, || {
+    let there = There { peer, ..there };
+    attended(b, || {
         for _ in 0..100 {
-            insist(&a, || add(&a, peer, &handle, None));
+            there.insist(|there| there.add(0, None));
         }
-        // A release waits only some seconds, in which a busy machine may not run the target. SAFETY:
-        // the peer is connected.
-        let flushed = a.flush(Some(unsafe { peer.as_ref() }));
-        assert_eq!(flushed, Status::SUCCESS);
-        // SAFETY: connected once.
-        assert_eq!(unsafe { a.disconnect(peer) }, Status::SUCCESS);
+        // A release waits only some seconds, in which a busy machine may not run the target.
+        assert_eq!(there.flush(), Status::SUCCESS);
+        assert_eq!(there.release(), Status::SUCCESS);
     });
     assert_eq!(seen.all(), posted, "nothing comes later");
-    drop(region);
-    b.close().unwrap();
-    a.close().unwrap();
+    pair.close();
     assert_eq!(violations(), "");
-    tally(1, 100 + u64::from(posted))
 }
 
 #[test]
@@ -244,11 +201,16 @@ fn a_silent_peer_starves_nobody() {
         let [of_b, of_c] = &mut windows;
         let regions = [(&b, of_b), (&c, of_c)].map(|(t, w)| register(t, w, Access::all()));
         let [to_b, to_c] = [0, 1].map(|i: usize| regions[i].handle());
-        let lines = [1, 2, 3].map(|proc| a.connect(b.address(), proc).unwrap());
-        let other = a.connect(c.address(), 4).unwrap();
+        let reach = |t: &Transport, proc, h| There {
+            t: &a,
+            peer: a.connect(t.address(), proc).unwrap(),
+            h,
+        };
+        let lines = [1, 2, 3].map(|proc| reach(&b, proc, to_b));
+        let other = reach(&c, 4, to_c);
         attended(&b, || {
-            for peer in lines {
-                insist(&a, || add(&a, peer, &to_b, None));
+            for line in lines {
+                line.insist(|there| there.add(0, None));
             }
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
@@ -256,21 +218,18 @@ fn a_silent_peer_starves_nobody() {
         // The batches of these lines fill most of the target's mailbox. Every 4096th refusal sends
         // a question.
         for i in 0..80 * 4096 {
-            posted += u64::from(add(&a, lines[i % 3], &to_b, None) == Status::SUCCESS);
+            posted += u64::from(lines[i % 3].add(0, None) == Status::SUCCESS);
         }
         attended(&c, || {
             for _ in 0..100 {
-                insist(&a, || add(&a, other, &to_c, None));
+                other.insist(|there| there.add(0, None));
             }
-            // SAFETY: connected until the transport closes.
-            let one = unsafe { other.as_ref() };
-            assert_eq!(a.flush(Some(one)), Status::SUCCESS);
+            assert_eq!(other.flush(), Status::SUCCESS);
         });
         attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
         close(regions, [a, b]);
         c.close().unwrap();
         assert_eq!(windows, [[posted], [100]]);
-        tally(1, posted + 100)
     });
 }
 
@@ -279,31 +238,27 @@ fn a_silent_peer_starves_nobody() {
 #[test]
 fn memory_is_bounded() {
     alone(|| {
-        let mut total = 0;
         for receives in ["1", "2", "256"] {
             println!("@at {receives}");
             let one = [("btl_ofi_rd_num", Value::Int(1))];
-            let (a, b, peer, window, region, h) = linked(1, || {
+            let pair = Pair::new(1, || {
                 opened(&shape(receives, ""), ThreadLevel::Single, &one)
             });
-            let before = total;
+            let there = pair.there();
+            let mut total = 0;
             for most in [5_000, 12_000] {
                 let mut taken = 0;
                 for _ in 0..3 * most {
-                    match add(&a, peer, &h, None) {
+                    match there.add(0, None) {
                         Status::SUCCESS => taken += 1,
                         status => assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE),
                     }
                 }
                 assert!((500..most).contains(&taken), "{taken}");
-                attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+                attended(&pair.b, || assert_eq!(there.t.flush(None), Status::SUCCESS));
                 total += taken;
             }
-            a.close().unwrap();
-            drop(region);
-            b.close().unwrap();
-            assert_eq!(window, [total - before]);
+            assert_eq!(pair.close(), [total]);
         }
-        tally(3, total)
     });
 }

@@ -6,24 +6,20 @@ use super::*;
 #[test]
 fn threads() {
     const EACH: u32 = 5000;
-    let [a, b] = [(); 2].map(|()| open(near(), ThreadLevel::Multiple, &[]));
-    let mut window = [0u64; 1];
-    let region = register(&b, &mut window, ALL);
-    let h = region.handle();
-    let peer = a.connect(b.address(), 0).unwrap().as_ptr() as usize;
+    let pair = Pair::new(1, || open(near(), ThreadLevel::Multiple, &[]));
+    let (b, there) = (&pair.b, pair.there());
     let seen = Seen::default();
     let mut old = vec![0u64; 3 * EACH as usize];
-    attended(&b, || {
-        attended(&b, || {
+    attended(b, || {
+        attended(b, || {
             thread::scope(|s| {
                 for mine in old.chunks_mut(EACH as usize) {
-                    let (a, h, seen) = (&a, &h, &seen);
+                    let seen = &seen;
                     s.spawn(move || {
-                        let peer = NonNull::new(peer as *mut Endpoint).unwrap();
                         for out in mine {
-                            insist(a, || add(a, peer, h, out, 1, seen.completion()));
+                            there.insist(|there| there.fetch_add(0, out, seen.completion()));
                         }
-                        assert_eq!(a.flush(None), Status::SUCCESS);
+                        assert_eq!(there.t.flush(None), Status::SUCCESS);
                     });
                 }
             });
@@ -35,6 +31,5 @@ fn threads() {
     }
     old.sort_unstable();
     assert!(old == (0..3 * u64::from(EACH)).collect::<Vec<_>>());
-    assert_eq!(window[0], 3 * u64::from(EACH));
-    close([region], [a, b]);
+    assert_eq!(pair.close(), [3 * u64::from(EACH)]);
 }

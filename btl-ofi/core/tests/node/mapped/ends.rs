@@ -5,12 +5,22 @@ use super::*;
 /// Makes the transport check local peers as often as possible.
 const OFTEN: (&str, Value) = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
 
-fn all_fail(there: &There<'_>) {
+fn all_fail(there: There<'_>) {
+    let notice = Notice {
+        counter: &there.h,
+        address: there.at(64),
+        add: 1,
+    };
+    let word = 1u64;
+    let local = ((&raw const word).cast_mut().cast(), ptr::null_mut());
+    let notified = Op::put(&there.h, there.at(0), local, 8);
     let mut back = [7u8; 8];
     for _ in 0..3 {
-        assert_eq!(there.put(0, &[1; 8], None), Status::PERM);
-        assert_eq!(there.put(0, &[1; 100], None), Status::PERM);
-        assert_eq!(there.put_notify(0, &[1; 8]), Status::PERM);
+        assert_eq!(there.put(0, &[1u8; 8], None), Status::PERM);
+        assert_eq!(there.put(0, &[1u8; 100], None), Status::PERM);
+        // SAFETY: the peer is connected, and nothing is posted.
+        let put = unsafe { there.t.put_notify(there.peer, &notified, &notice) };
+        assert_eq!(put, Status::PERM);
         assert_eq!(there.get(0, &mut back, None), Status::PERM);
         assert_eq!(there.fetch_add(0, &mut 0, None), Status::PERM);
         assert_eq!(there.t.flush(None), Status::SUCCESS, "nothing was begun");
@@ -30,17 +40,16 @@ fn a_deregistered_region() {
     for before in [false, true] {
         let t = open(near(), ThreadLevel::Single, &[OFTEN]);
         let mut target = Target::start_in(&t, near(), Memory::Memfd);
-        let (peer, h) = (target.peer, target.handle);
-        let there = There { t: &t, peer, h };
+        let there = target.there();
         if before {
-            assert_eq!(there.put_word(0, 5), Status::SUCCESS);
+            assert_eq!(put_word(there, 0, 5), Status::SUCCESS);
         }
         let file = file_of(target.child.id());
         target.act("deregister");
-        all_fail(&there);
+        all_fail(there);
         assert_eq!(target.sees(0, 1), (if before { 5 } else { 0 }, 0));
         until_unmapped(&t, file, 0);
-        all_fail(&there);
+        all_fail(there);
         target.end();
         t.close().unwrap();
     }
@@ -58,7 +67,7 @@ fn many_regions() {
         let region = register_window(&b, &window, Access::all());
         let h = region.handle();
         let there = There { t: &a, peer, h };
-        assert_eq!(there.put_word(0, round), Status::SUCCESS);
+        assert_eq!(put_word(there, 0, round), Status::SUCCESS);
         assert_eq!(window.word(0), round);
         if round % 50 == 49 {
             until_unmapped(&a, window.file(), 2);
@@ -75,8 +84,8 @@ fn many_regions() {
             let (value, h) = (round as u64, region.handle());
             let there = There { t: &a, peer, h };
             let mut old = 0;
-            assert_eq!(there.put_word(0, value), Status::SUCCESS);
-            insist(&a, || there.fetch_add(0, &mut old, None));
+            assert_eq!(put_word(there, 0, value), Status::SUCCESS);
+            there.insist(|there| there.fetch_add(0, &mut old, None));
             assert_eq!(a.flush(None), Status::SUCCESS);
             assert_eq!((old, window.word(0)), (value, value + 1));
         }
@@ -90,12 +99,12 @@ fn many_regions() {
 }
 
 /// Writes until the transport detects the target's failure.
-fn until_it_fails(there: &There<'_>, file: u64) {
+fn until_it_fails(there: There<'_>, file: u64) {
     let deadline = Patience::new();
     let mut value = 0;
     loop {
         value += 1;
-        let status = there.put(0, &u64::to_ne_bytes(value), None);
+        let status = there.put(0, &[value], None);
         if status == Status::UNREACH {
             break;
         }
@@ -113,13 +122,12 @@ fn struck(strike: impl FnOnce(&mut Target<'_>), look: impl FnOnce(&mut Target<'_
     let t = open(near(), ThreadLevel::Single, &[OFTEN]);
     t.watch_idle_peers();
     let mut target = Target::start_in(&t, near(), Memory::Memfd);
-    let (peer, h) = (target.peer, target.handle);
-    let there = There { t: &t, peer, h };
-    assert_eq!(there.put_word(0, 5), Status::SUCCESS);
+    let there = target.there();
+    assert_eq!(put_word(there, 0, 5), Status::SUCCESS);
     let file = file_of(target.child.id());
     assert_eq!(mappings(file), 1);
     strike(&mut target);
-    until_it_fails(&there, file);
+    until_it_fails(there, file);
     look(&mut target);
     drop(target);
     t.close().unwrap();

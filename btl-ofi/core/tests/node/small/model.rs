@@ -5,9 +5,7 @@ use super::*;
 /// One thread's operations: puts, gets and additions on its own part of the window, compared with a
 /// model.
 pub(crate) fn matches_the_model(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
+    there: There<'_>,
     (first, bytes): (usize, usize),
     seed: u64,
     rounds: usize,
@@ -49,39 +47,18 @@ pub(crate) fn matches_the_model(
         };
         for (at, data) in &puts {
             let with = completion();
-            insist(t, || {
-                put(
-                    t,
-                    peer,
-                    h,
-                    (first + at) as u64,
-                    data.as_ptr(),
-                    data.len(),
-                    with,
-                )
-            });
+            there.insist(|there| there.put(first + at, data, with));
         }
         for (at, data) in &mut gets {
-            let (with, size) = (completion(), data.len());
-            insist(t, || {
-                get(
-                    t,
-                    peer,
-                    h,
-                    (first + *at) as u64,
-                    data.as_mut_ptr(),
-                    size,
-                    with,
-                )
-            });
+            let with = completion();
+            there.insist(|there| there.get(first + *at, data, with));
         }
         sums.resize(numbers.below(4), 0u64);
         for out in &mut sums {
-            insist(t, || add(t, peer, h, out));
+            there.insist(|there| there.fetch_add(0, out, None));
             added += 1;
         }
-        // SAFETY: the endpoint lives.
-        assert_eq!(t.flush(Some(unsafe { peer.as_ref() })), Status::SUCCESS);
+        assert_eq!(there.flush(), Status::SUCCESS);
         assert_eq!(told.all(), due, "seed {seed}: each told once");
         assert_eq!(told.status(), Status::SUCCESS);
         for (at, data) in gets {
@@ -92,10 +69,8 @@ pub(crate) fn matches_the_model(
         }
     }
     let mut all = vec![0u8; bytes];
-    insist(t, || {
-        get(t, peer, h, first as u64, all.as_mut_ptr(), bytes, None)
-    });
-    assert_eq!(t.flush(None), Status::SUCCESS);
+    there.insist(|there| there.get(first, &mut all, None));
+    assert_eq!(there.t.flush(None), Status::SUCCESS);
     assert!(all == model, "seed {seed}: what is there in the end");
     added
 }
@@ -111,21 +86,28 @@ fn random_transfers() {
         (4, Some(true)),
         (5, None),
     ] {
-        let (a, b) = pair();
-        let mut window = vec![0u64; 4096];
-        let target = if pausing.is_none() { &a } else { &b };
-        let region = register(target, &mut window, Access::all());
-        let h = region.handle();
-        let peer = a.connect(target.address(), 0).unwrap();
-        let work = || matches_the_model(&a, peer, &h, (8, 32 * 1024 - 8), seed, 100);
+        let pair = Pair::new(4096, single);
+        let own = pausing.is_none().then(|| {
+            let own = &pair.b;
+            own.connect(own.address(), 0).unwrap()
+        });
+        let there = match own {
+            Some(peer) => There {
+                t: &pair.b,
+                peer,
+                ..pair.there()
+            },
+            None => pair.there(),
+        };
+        let work = || matches_the_model(there, (8, 32 * 1024 - 8), seed, 100);
         let added = match pausing {
-            Some(true) => attended_at_times(&b, work),
-            Some(false) => attended(&b, work),
+            Some(true) => attended_at_times(&pair.b, work),
+            Some(false) => attended(&pair.b, work),
             None => work(),
         };
-        assert_eq!(window[0], added);
-        assert_eq!(a.stats().posted, a.stats().completed);
-        close([region], [a, b]);
+        assert_eq!(pair.word(0), added);
+        assert_eq!(there.t.stats().posted, there.t.stats().completed);
+        pair.close();
     }
 }
 
@@ -133,29 +115,34 @@ fn random_transfers() {
 #[test]
 fn threads() {
     const EACH: usize = 16 * 1024;
-    let open = || open(near(), ThreadLevel::Multiple, &[]);
-    let [a, b] = [(); 2].map(|()| open());
-    let mut window = vec![0u64; 1 + 3 * EACH / 8];
-    let region = register(&b, &mut window, Access::all());
-    let h = region.handle();
-    let peer = a.connect(b.address(), 0).unwrap().as_ptr() as usize;
+    let pair = Pair::new(1 + 3 * EACH / 8, || {
+        open(near(), ThreadLevel::Multiple, &[])
+    });
+    let (b, there) = (&pair.b, pair.there());
     let added = AtomicU64::new(0);
-    attended_at_times(&b, || {
-        attended(&b, || {
+    attended_at_times(b, || {
+        attended(b, || {
             thread::scope(|s| {
                 for thread in 0..3 {
-                    let (a, h, added) = (&a, &h, &added);
+                    let added = &added;
                     s.spawn(move || {
-                        let peer = NonNull::new(peer as *mut Endpoint).unwrap();
                         let share = (8 + thread * EACH, EACH);
-                        let n = matches_the_model(a, peer, h, share, thread as u64, 60);
+                        let n = matches_the_model(there, share, thread as u64, 60);
                         added.fetch_add(n, Ordering::Relaxed);
                     });
                 }
             });
         });
     });
-    assert_eq!(window[0], added.load(Ordering::Relaxed));
-    assert_eq!(a.stats().posted, a.stats().completed);
-    close([region], [a, b]);
+    assert_eq!(pair.word(0), added.load(Ordering::Relaxed));
+    assert_eq!(pair.a.stats().posted, pair.a.stats().completed);
+    pair.close();
+}
+
+/// The ways of one node are the same under a provider between nodes, and without one. `counters.rs` and `mixed_routes.rs` show
+/// which way is taken there.
+#[test]
+fn the_same_over_other_providers() {
+    again_over(module_path!(), "tcp;ofi_rxm");
+    again_over(module_path!(), "memory");
 }

@@ -152,11 +152,6 @@ pub(crate) fn isolated_as<R: Into<Tally>, F: FnOnce(&str) -> R>(
     start(type_name::<F>(), roles, |role| run(role).into())
 }
 
-/// Runs `run` in a separate process; returns `None` in that process.
-pub(crate) fn isolated<R: Into<Tally>, F: FnOnce() -> R>(run: F) -> Option<Tally> {
-    start(type_name::<F>(), &[""], |_| run().into())
-}
-
 /// Runs `run` in a separate process, and asserts that no operation was lost.
 pub(crate) fn alone<R: Into<Tally>, F: FnOnce() -> R>(run: F) {
     if let Some(tally) = start(type_name::<F>(), &[""], |_| run().into()) {

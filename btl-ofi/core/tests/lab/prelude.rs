@@ -15,4 +15,4 @@ pub(crate) use super::{
     Tally, announce, child, child_role, descriptors, registration_modes, role, shape, stats,
     violations,
 };
-pub(crate) use super::{alone, isolated, isolated_as, isolated_seeds, seeds};
+pub(crate) use super::{alone, isolated_as, isolated_seeds, seeds};

@@ -67,8 +67,7 @@ fn wait(ts: &[&Transport], milliseconds: u64) {
 /// Puts, of which the first introduces the origin. A batch or an answer is lost.
 #[test]
 fn lost_batches_and_answers_are_noticed() {
-    let Some(tally) = isolated(|| {
-        let mut tally = Tally::default();
+    alone(|| {
         for (origin, target, done) in [
             ("lose=1", "", 0),
             ("lose=3", "", 2),
@@ -100,25 +99,15 @@ fn lost_batches_and_answers_are_noticed() {
             a.close().unwrap();
             drop(region);
             b.close().unwrap();
-            tally += Tally {
-                run: 1,
-                ..Tally::default()
-            };
         }
-        tally
-    }) else {
-        return;
-    };
-    tally.insist("lost batches and answers");
-    assert_eq!(tally.run, 5);
+    });
 }
 
 /// Messages of the host, of which one is lost: the checks detect the loss although no caller waits
 /// for an answer.
 #[test]
 fn lost_messages_of_the_host_are_noticed() {
-    let Some(tally) = isolated(|| {
-        let mut tally = Tally::default();
+    alone(|| {
         for (lost, sent) in [(1, 1), (2, 1), (2, 2), (3, 6)] {
             println!("@at message {lost}, {sent} sent");
             let (b, a) = (
@@ -146,24 +135,14 @@ fn lost_messages_of_the_host_are_noticed() {
             let before: usize = lost - 1;
             assert_eq!(came.count(), before);
             close([], [a, b]);
-            tally += Tally {
-                run: 1,
-                ..Tally::default()
-            };
         }
-        tally
-    }) else {
-        return;
-    };
-    tally.insist("lost messages of the host");
-    assert_eq!(tally.run, 4);
+    });
 }
 
 /// Lost questions and receipts do no harm, nor do messages that overtake each other.
 #[test]
 fn questions_do_no_harm() {
-    let Some(tally) = isolated(|| {
-        let mut tally = Tally::default();
+    alone(|| {
         for (origin, target) in [
             // The question is the third message of the origin, the receipt the second message of the
             // target.
@@ -184,17 +163,8 @@ fn questions_do_no_harm() {
             wait(&[&a, &b], 300);
             assert_eq!(failure(peer), None, "{origin}; {target}");
             close([], [a, b]);
-            tally += Tally {
-                run: 1,
-                ..Tally::default()
-            };
         }
-        tally
-    }) else {
-        return;
-    };
-    tally.insist("questions");
-    assert_eq!(tally.run, 4);
+    });
 }
 
 /// A peer ends while the host's messages to it are unanswered, and this process waits. A peer that closed its transport has

@@ -1,5 +1,7 @@
 //! Messages to peers that die, fall silent, come back, or answer while another does not. The provider has no atomics.
 
+use std::slice;
+
 use crate::lab::prelude::*;
 
 /// The word of a script that ends a silence after a number of queue reads, and a number that exceeds the length of a
@@ -19,33 +21,21 @@ fn single(shape: &Shape, settings: &[(&str, Value)]) -> Transport {
     opened(shape, ThreadLevel::Single, settings)
 }
 
-/// A peer and the handle of its window.
-#[derive(Clone, Copy)]
-struct Place(NonNull<Endpoint>, Handle);
-
 /// Posts the `i`-th operation, a put, get or atomic on the `i`-th word, once.
-fn try_post(
-    t: &Transport,
-    to: Place,
-    i: usize,
-    word: &mut u64,
-    done: Option<Completion>,
-) -> Status {
-    let Place(peer, h) = to;
-    let (local, at) = (ptr::from_mut(word).cast(), h.base() + 8 * i as u64);
-    let add = BtlAtomicOp::Add;
+fn try_post(to: There<'_>, i: usize, word: &mut u64, done: Option<Completion>) -> Status {
+    let word = slice::from_mut(word);
     match i % 3 {
-        0 => t.put(peer, local, at, &h, 8, done),
-        1 => t.get(peer, local, at, &h, 8, done),
-        _ => t.atomic_fop(peer, local, at, &h, add, 1, done),
+        0 => to.put(8 * i, word, done),
+        1 => to.get(8 * i, word, done),
+        _ => to.fetch_add(8 * i, &mut word[0], done),
     }
 }
 
 /// Posts an operation until it is accepted or refused permanently; returns whether it was accepted.
-fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
+fn post(to: There<'_>, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
     let deadline = Patience::new();
     loop {
-        let status = try_post(t, to, i, word, calls.completion());
+        let status = try_post(to, i, word, calls.completion());
         if status == Status::SUCCESS {
             return true;
         }
@@ -55,33 +45,23 @@ fn post(t: &Transport, to: Place, i: usize, word: &mut u64, calls: &AtomicU32) -
             return false;
         }
         assert!(deadline.lasts(), "nothing is taken, and nobody ends it");
-        t.progress();
+        to.t.progress();
     }
 }
 
-/// Adds up the outcomes of operations; each operation was reported once or `refused`.
-fn judge(calls: &[AtomicU32], refused: usize) -> Tally {
+/// How many of the operations failed; each was called back once or `refused`.
+fn judge(calls: &[AtomicU32], refused: usize) -> usize {
     let calls: Vec<u32> = calls.iter().map(|c| c.load(Ordering::Relaxed)).collect();
     let of = |kind: u32| calls.iter().filter(|c| **c == kind).count();
-    let (done, failed) = (of(1), of(FAILED) + refused);
-    let lost = calls.len() - done - failed;
-    if lost > 0 {
-        println!("@lost {lost}: {refused} refused, called {calls:?}");
-    }
-    Tally {
-        run: 1,
-        checked: calls.len() as u64,
-        failed: failed as u64,
-        lost: lost as u64,
-        ..Tally::default()
-    }
+    let failed = of(FAILED) + refused;
+    assert_eq!(of(1) + failed, calls.len(), "{refused} refused, {calls:?}");
+    failed
 }
 
 /// A peer is killed while batches are unanswered, and other batches are gathered or waiting.
 #[test]
 fn peers_are_killed() {
-    if let Some(tally) = isolated(|| {
-        let mut tally = Tally::default();
+    alone(|| {
         for seed in 0..12usize {
             println!("@at seed {seed}");
             let (many, at) = [(100, 50), (100, 99), (3000, 2000), (3000, 2999)][seed % 4];
@@ -91,14 +71,14 @@ fn peers_are_killed() {
             );
             let t = single(&faults(&script), &[]);
             let mut target = Target::start(&t, "lab", false);
-            let to = Place(target.peer, target.handle);
+            let to = target.there();
             let calls = counters(many);
             let mut words = vec![1u64; many];
             if seed >= 6 {
                 // The target knows this process; before this put, only the first batch could be
                 // sent.
                 let first = AtomicU32::new(0);
-                assert!(post(&t, to, 0, &mut words[0], &first));
+                assert!(post(to, 0, &mut words[0], &first));
                 assert_eq!(t.flush(None), Status::SUCCESS);
             }
             let mut refused = 0;
@@ -106,7 +86,7 @@ fn peers_are_killed() {
                 if i == at {
                     target.kill();
                 }
-                refused += usize::from(!post(&t, to, i, word, calls));
+                refused += usize::from(!post(to, i, word, calls));
                 if seed % 3 == 0 {
                     t.progress();
                     std::thread::yield_now();
@@ -114,22 +94,17 @@ fn peers_are_killed() {
             }
             assert_eq!(t.flush(None), Status::UNREACH, "seed {seed}");
             assert_eq!(t.flush(None), Status::SUCCESS, "said by one flush");
-            // SAFETY: `start` connected the peer once.
-            assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
+            assert_eq!(to.release(), Status::SUCCESS);
             drop(target);
             t.close().unwrap();
-            tally += judge(&calls, refused);
+            judge(&calls, refused);
         }
-        tally
-    }) {
-        tally.summary("messages, killed peers");
-        assert_eq!(tally.run, 12);
-    }
+    });
 }
 
 /// Makes operations to two processes, while the origin's provider follows the script. `lost` is the number of
 /// peers that are given up, if only the script decides it.
-fn silence(script: &str, lost: Option<usize>) -> Tally {
+fn silence(script: &str, lost: Option<usize>) {
     println!("@at {script}");
     const COUNT: usize = 120;
     let t = single(
@@ -142,26 +117,26 @@ fn silence(script: &str, lost: Option<usize>) -> Tally {
     // The targets make no faults.
     drop(single(&faults(""), &[]));
     let targets = [0, 1].map(|proc| Target::start_as(proc, &t, "lab", false));
-    let place = |i: usize| Place(targets[i % 2].peer, targets[i % 2].handle);
+    let place = |i: usize| targets[i % 2].there();
     let calls = counters(COUNT);
     let mut words = vec![0u64; COUNT];
     let mut refused = 0;
     for (i, (calls, word)) in calls.iter().zip(&mut words).enumerate() {
-        refused += usize::from(!post(&t, place(i), i, word, calls));
+        refused += usize::from(!post(place(i), i, word, calls));
         if i % 10 == 0 {
             t.progress();
         }
     }
     let status = t.flush(None);
-    let tally = judge(&calls, refused);
+    let failed = judge(&calls, refused);
     // Peers that were not lost continue: messages to a lost peer do not block others.
     let more = counters(2);
-    let taken = (0..2).filter(|i| post(&t, place(*i), 3, &mut words[*i], &more[*i]));
+    let taken = (0..2).filter(|i| post(place(*i), 3, &mut words[*i], &more[*i]));
     let taken = taken.count();
     let last = t.flush(None);
     if let Some(lost) = lost {
         assert_eq!(status == Status::SUCCESS, lost == 0, "{script}: {status}");
-        assert_eq!(tally.failed > 0, lost > 0, "{script}");
+        assert_eq!(failed > 0, lost > 0, "{script}");
         assert_eq!((taken, last), (2 - lost, Status::SUCCESS), "{script}");
         let good = more.iter().filter(|c| c.load(Ordering::Relaxed) == 1);
         assert_eq!(good.count(), taken, "{script}");
@@ -180,11 +155,9 @@ fn silence(script: &str, lost: Option<usize>) -> Tally {
     assert_eq!(counts(), before, "{script}");
     drop(targets);
     t.close().unwrap();
-    tally
 }
 
-fn silent(part: usize) -> Tally {
-    let mut tally = Tally::default();
+fn silent(part: usize) {
     let late = format!("silent=1,{BACK}{LATE}");
     let scripts = [
         // A peer stops answering, at its first message or at a later one.
@@ -205,20 +178,18 @@ fn silent(part: usize) -> Tally {
         ("sendagain=2,recvagain=2", 0),
     ];
     for (script, lost) in scripts.iter().skip(part).step_by(2) {
-        tally += silence(script, Some(*lost));
+        silence(script, Some(*lost));
     }
     // Errors without a name. Some of the messages arrive.
     let nameless = ["error=1000,nameless=1000", "error=300,nameless=1000"];
-    tally += silence(nameless[part], None);
-    tally
+    silence(nameless[part], None);
 }
 
 #[test]
 fn silence_ends() {
     // The children wait for time, not for processors, so all run at the same time.
     if let Some(tally) = isolated_as(&["0", "1"], |part| silent(part.parse().unwrap())) {
-        tally.summary("messages, silent peers");
-        assert_eq!(tally.run, 13);
+        tally.insist("silent peers");
     }
 }
 
@@ -233,39 +204,41 @@ fn flush_is_exact() {
         let mut windows = [[0u64; 60]; 2];
         let [of_b, of_c] = &mut windows;
         let regions = [(&b, of_b), (&c, of_c)].map(|(t, w)| register(t, w, Access::all()));
-        let to_b = Place(a.connect(b.address(), 1).unwrap(), regions[0].handle());
-        let to_c = Place(a.connect(c.address(), 2).unwrap(), regions[1].handle());
-        // SAFETY: connected until the transport closes.
-        let peer_b = unsafe { to_b.0.as_ref() };
+        let [to_b, to_c] = [(&b, 1), (&c, 2)].map(|(t, proc)| There {
+            t: &a,
+            peer: a.connect(t.address(), proc).unwrap(),
+            h: regions[proc as usize - 1].handle(),
+        });
         let (calls_b, calls_c) = (counters(60), counters(60));
         let mut words = [vec![0u64; 60], vec![0u64; 60]];
         attended(&b, || {
             for i in 0..60 {
-                assert!(post(&a, to_b, i, &mut words[0][i], &calls_b[i]));
-                assert!(post(&a, to_c, i, &mut words[1][i], &calls_c[i]));
+                assert!(post(to_b, i, &mut words[0][i], &calls_b[i]));
+                assert!(post(to_c, i, &mut words[1][i], &calls_c[i]));
             }
-            assert_eq!(a.flush(Some(peer_b)), Status::SUCCESS);
+            assert_eq!(to_b.flush(), Status::SUCCESS);
             assert!(calls_b.iter().all(|n| n.load(Ordering::Relaxed) == 1));
             assert!(calls_c.iter().all(|n| n.load(Ordering::Relaxed) == 0));
             attended(&c, || assert_eq!(a.flush(None), Status::SUCCESS));
             assert!(calls_c.iter().all(|n| n.load(Ordering::Relaxed) == 1));
             let stop = AtomicBool::new(false);
-            let (address, handle) = (to_b.0.as_ptr() as usize, to_b.1);
             std::thread::scope(|s| {
                 s.spawn(|| {
-                    let to = Place(NonNull::new(address as *mut Endpoint).unwrap(), handle);
                     let mut word = Box::new(0);
                     while !stop.load(Ordering::Relaxed) {
-                        insist(&a, || try_post(&a, to, 5, &mut word, None));
+                        to_b.insist(|there| try_post(*there, 5, &mut word, None));
                     }
                     assert_eq!(a.flush(None), Status::SUCCESS);
                 });
                 let mut word = 0;
                 for round in 0..50 {
                     let calls = AtomicU32::new(0);
-                    assert!(post(&a, to_b, 0, &mut word, &calls));
-                    let one = (round % 2 == 0).then_some(peer_b);
-                    assert_eq!(a.flush(one), Status::SUCCESS);
+                    assert!(post(to_b, 0, &mut word, &calls));
+                    let flushed = match round % 2 {
+                        0 => to_b.flush(),
+                        _ => a.flush(None),
+                    };
+                    assert_eq!(flushed, Status::SUCCESS);
                     assert_eq!(calls.load(Ordering::Relaxed), 1);
                 }
                 stop.store(true, Ordering::Relaxed);
@@ -275,9 +248,7 @@ fn flush_is_exact() {
         drop(regions);
         b.close().unwrap();
         c.close().unwrap();
-        let mut tally = judge(&calls_b, 0);
-        tally += judge(&calls_c, 0);
-        tally
+        assert_eq!((judge(&calls_b, 0), judge(&calls_c, 0)), (0, 0));
     });
 }
 
@@ -296,11 +267,15 @@ fn a_cut_off_target_closes() {
         let mut windows = [[0u64; 60]; 2];
         let [of_a, of_b] = &mut windows;
         let regions = [(&a, of_a), (&b, of_b)].map(|(t, w)| register(t, w, Access::all()));
-        let to_a = Place(c.connect(a.address(), 1).unwrap(), regions[0].handle());
+        let to_a = There {
+            t: &c,
+            peer: c.connect(a.address(), 1).unwrap(),
+            h: regions[0].handle(),
+        };
         let mut word = 0;
-        assert_eq!(try_post(&c, to_a, 2, &mut word, None), Status::SUCCESS);
+        assert_eq!(try_post(to_a, 2, &mut word, None), Status::SUCCESS);
         let deadline = Patience::new();
-        let executed = ptr::with_exposed_provenance::<u64>((to_a.1.base() + 16) as usize);
+        let executed = ptr::with_exposed_provenance::<u64>(to_a.at(16) as usize);
         // SAFETY: the word lies in the window, which lives.
         while unsafe { executed.read_volatile() } == 0 {
             assert!(deadline.lasts(), "the target executes nothing");
@@ -308,10 +283,12 @@ fn a_cut_off_target_closes() {
             a.progress();
         }
         // The provider makes a put of this size. The peer of the first put is silent.
-        let (peer, h) = (a.connect(b.address(), 2).unwrap(), regions[1].handle());
-        let mut data = [0u64; 10];
-        let from = data.as_mut_ptr().cast();
-        insist(&a, || a.put(peer, from, h.base(), &h, 80, None));
+        let to_b = There {
+            t: &a,
+            peer: a.connect(b.address(), 2).unwrap(),
+            h: regions[1].handle(),
+        };
+        to_b.insist(|there| there.put(0, &[0u64; 10], None));
         assert_eq!(a.flush(None), Status::FATAL);
         assert_eq!(c.flush(None), Status::UNREACH);
         drop(regions);

@@ -86,9 +86,6 @@ fn every_supported_mode() {
         return;
     };
     total.summary("modes");
-    // The factors are contexts, context modes and threads, with four kinds of keys if the provider
-    // chooses them and three otherwise.
-    assert_eq!(total.run, 3 * 4 * 2 * (10 * 4 + 10 * 3));
 }
 
 /// The refusal of the present shape.
@@ -104,8 +101,7 @@ fn refusal() -> String {
 /// Shapes that the transport does not support; each refusal names the shape.
 #[test]
 fn every_unsupported_mode() {
-    if let Some(tally) = isolated(|| {
-        let mut tally = Tally::default();
+    alone(|| {
         let bits = ["LOCAL", "RAW", "MMU_NOTIFY", "RMA_EVENT", "HMEM"];
         for bit in bits {
             for also in supported() {
@@ -121,7 +117,6 @@ fn every_unsupported_mode() {
                     text.contains(&format!("lab: it requires FI_MR_{bit}")),
                     "{mode}: {text}"
                 );
-                tally.refused += 1;
             }
         }
         // An old word does not hide an unsupported bit.
@@ -134,7 +129,6 @@ fn every_unsupported_mode() {
                     text.contains(&format!("lab: it requires FI_MR_{bit}")),
                     "{mode}: {text}"
                 );
-                tally.refused += 1;
             }
         }
         let fetch = "fi_query_atomic refuses a fetching 64-bit sum";
@@ -143,13 +137,8 @@ fn every_unsupported_mode() {
             shape(&[("WITHOUT", without)]);
             let text = refusal();
             assert!(text.contains(why), "{without}: {text}");
-            tally.refused += 1;
         }
-        tally
-    }) {
-        tally.summary("refusals");
-        assert_eq!(tally.refused, 5 * 18 + 2 * 4 + 3);
-    }
+    });
 }
 
 /// Keys of one byte run out after 256, and a returned key is used again.
@@ -173,44 +162,11 @@ fn keys_run_out() {
     });
 }
 
-/// Two processes: a completed operation is visible, although the target makes no progress.
-#[test]
-fn two_processes_in_every_mode() {
-    let total = isolated_as(&supported(), |mode| {
-        let mut tally = Tally::default();
-        for order in ["0", "1"] {
-            shape(&[
-                ("MR_MODE", mode),
-                ("TX_CTX", "4"),
-                ("MODE", "CONTEXT2"),
-                ("ORDER", order),
-                ("FAULTS", "seed=3,delay=9,reorder=1,again=100,burst=5"),
-            ]);
-            let contexts = [("btl_ofi_num_contexts_per_module", Value::Int(4))];
-            let t = open("lab", ThreadLevel::Single, &contexts);
-            let mut target = Target::start(&t, "lab", true);
-            let (peer, base) = (target.peer, target.handle.base());
-            shows_for(30, &t, &mut target, base, true, mode);
-            target.end();
-            // SAFETY: connected once.
-            assert_eq!(unsafe { t.disconnect(peer) }, Status::SUCCESS);
-            t.close().unwrap();
-            tally.run += 1;
-        }
-        tally
-    });
-    if let Some(total) = total {
-        total.summary("modes between two processes");
-        assert_eq!(total.run, 40);
-    }
-}
-
 /// Atomics from one origin take effect in the order of their posts if the provider granted this
 /// order, even if they complete in another order.
 #[test]
 fn order_in_every_mode() {
-    let Some(tally) = isolated(|| {
-        let mut tally = Tally::default();
+    alone(|| {
         for mode in supported() {
             for granted in [true, false] {
                 println!("@at {mode} {granted}");
@@ -240,14 +196,7 @@ fn order_in_every_mode() {
                 let in_order = old.iter().enumerate().all(|(i, &v)| v == i as u64);
                 assert_eq!(in_order, granted, "{mode}: {old:?}");
                 close([region], [t]);
-                tally.run += 1;
-                tally.checked += 100;
             }
         }
-        tally
-    }) else {
-        return;
-    };
-    tally.summary("order of atomics");
-    assert_eq!(tally.run, 40);
+    });
 }

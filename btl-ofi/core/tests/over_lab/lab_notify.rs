@@ -111,7 +111,7 @@ fn run(seed: u64) -> u32 {
 
 #[test]
 fn late_and_out_of_order() {
-    let Some(tally) = isolated(|| {
+    alone(|| {
         let mut apart = 0;
         for seed in 1..=SEEDS {
             println!("@at seed {seed}");
@@ -119,14 +119,5 @@ fn late_and_out_of_order() {
             assert_eq!(violations(), "", "the provider's user broke its rules");
         }
         assert!(apart > 0, "bytes and counters always came together");
-        Tally {
-            run: SEEDS,
-            checked: SEEDS * PUTS as u64,
-            ..Tally::default()
-        }
-    }) else {
-        return;
-    };
-    tally.summary("notifications");
-    assert!(tally.run == SEEDS && tally.faults > 0, "{tally:?}");
+    });
 }

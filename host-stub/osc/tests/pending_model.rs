@@ -37,7 +37,7 @@ mod win {
     pub(super) mod sync {
         pub(super) use loom::sync::Mutex;
         use loom::sync::atomic;
-        pub(super) use loom::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering, fence};
+        pub(super) use loom::sync::atomic::{AtomicI32, AtomicU64, Ordering, fence};
 
         #[derive(Default)]
         pub(in crate::win) struct AtomicUsize(atomic::AtomicUsize);
@@ -81,8 +81,14 @@ mod win {
                     .compare_exchange_weak(from, to, ordered(success), failure)
             }
 
-            pub(in crate::win) fn fetch_xor(&self, by: usize, order: Ordering) -> usize {
-                self.0.fetch_xor(by, ordered(order))
+            pub(in crate::win) fn compare_exchange(
+                &self,
+                from: usize,
+                to: usize,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<usize, usize> {
+                self.0.compare_exchange(from, to, ordered(success), failure)
             }
         }
     }
@@ -107,12 +113,7 @@ mod win {
             if pending.is_idle() {
                 return;
             }
-            let flush = loop {
-                match pending.try_flush() {
-                    Some(flush) => break flush,
-                    None => thread::yield_now(),
-                }
-            };
+            let flush = pending.flush();
             while !flush.is_done() {
                 thread::yield_now();
             }
@@ -153,9 +154,9 @@ mod win {
                     let (pending, effect) = (Arc::clone(&pending), Arc::clone(&effect));
                     let issued = Arc::clone(&issued);
                     thread::spawn(move || {
-                        let first = pending.try_flush();
+                        let first = pending.flush();
                         // Over at once, as far as it can tell, or when the operation is.
-                        let first = first.filter(|flush| !flush.is_done());
+                        let first = (!first.is_done()).then_some(first);
                         let cell = loop {
                             match issued.load(Ordering::Acquire) {
                                 0 => thread::yield_now(),
@@ -189,7 +190,7 @@ mod win {
                 let other = {
                     let (pending, effect) = (Arc::clone(&pending), Arc::clone(&effect));
                     thread::spawn(move || {
-                        drop(pending.try_flush());
+                        pending.flush().has_parted();
                         // SAFETY: loom checks each access.
                         effect.0.with_mut(|e| unsafe { *e = 1 });
                         let cell = std::ptr::with_exposed_provenance::<Cell>(cell);
@@ -247,12 +248,14 @@ mod win {
                     let place = Arc::clone(&place);
                     thread::spawn(move || place.keep())
                 };
+                let flush = place.pending.flush();
                 place.send();
-                if let Some(flush) = place.pending.try_flush() {
-                    place.send();
-                    while !flush.is_done() {
-                        thread::yield_now();
-                    }
+                while !flush.has_parted() {
+                    thread::yield_now();
+                }
+                place.send();
+                while !flush.is_done() {
+                    thread::yield_now();
                 }
                 other.join().unwrap();
                 place.send();

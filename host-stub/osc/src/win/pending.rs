@@ -1,11 +1,13 @@
 //! Counts outstanding operations, for which flushes wait.
 //!
 //! A count is raised before an operation is handed to the transport and lowered by the operation's callback, so the count is
-//! never too low. Counts live in two cells: a flush directs new operations to the other cell and waits for the old cell, so
-//! operations that other threads issue later do not prolong the flush. A flush that is given up, because some rank was lost,
-//! leaves operations in its cell; the next flush begins when these have ended.
+//! never too low. Counts live in two cells. An operation counts in the cell of the phase in which it is issued (phase modulo
+//! 2). Any thread may advance the phase from `f` to `f + 1` while the cell of `f + 1` is zero, that is, when all operations of phase
+//! `f - 1` have ended. So a flush that begins in phase `f` is over once the phase is `f + 2`. Operations that other threads issue
+//! meanwhile do not prolong the flush, and no flush needs the thread of another flush to run. (The transport's core
+//! counts alike: `peer/outstanding.rs`.)
 
-use crate::win::sync::{AtomicBool, AtomicUsize, Ordering};
+use crate::win::sync::{AtomicUsize, Ordering};
 
 use plugin_api::Status;
 
@@ -76,11 +78,9 @@ impl Cell {
 /// The operations under way to one target.
 #[derive(Default)]
 pub(super) struct Pending {
-    /// Index of the cell that counts new operations.
+    /// The phase. The cell with its index modulo 2 counts new operations.
     phase: AtomicUsize,
     cells: [Cell; 2],
-    /// Whether a flush is waiting for the cell it left.
-    flushing: AtomicBool,
 }
 
 impl Pending {
@@ -109,7 +109,7 @@ impl Pending {
         loop {
             let phase = self.phase.load(Ordering::Relaxed) & 1;
             let cell = &self.cells[phase];
-            // SeqCst here and in `flip`: either the flush sees this count, or this load sees the
+            // SeqCst here and in `has_passed`: either the flush sees this count, or this load sees the
             // flush's new phase and the operation moves to the other cell.
             cell.state.fetch_add(1, Ordering::SeqCst);
             if self.phase.load(Ordering::SeqCst) & 1 == phase {
@@ -139,29 +139,12 @@ impl Pending {
         self.cells[0].alone
     }
 
-    /// Tries to start a flush; `None` while another thread's flush is under way, or operations of one that was given up.
-    pub(super) fn try_flush(&self) -> Option<Flush<'_>> {
-        self.flushing
-            .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
-            .ok()?;
-        // Only flushes change the phase, one at a time.
-        let left = self.phase.load(Ordering::Relaxed) & 1;
-        let flush = Flush {
+    /// Begins a flush of all operations that were counted before.
+    pub(super) fn flush(&self) -> Flush<'_> {
+        Flush {
             pending: self,
-            left,
-        };
-        if self.cells[left ^ 1].state.load(Ordering::SeqCst) & COUNT != 0 {
-            return None;
+            phase: self.phase.load(Ordering::SeqCst),
         }
-        self.phase.fetch_xor(1, Ordering::SeqCst);
-        Some(flush)
-    }
-
-    /// Whether a flush can start now.
-    #[inline]
-    pub(super) fn can_flush(&self) -> bool {
-        let other = self.phase.load(Ordering::Relaxed) & 1 ^ 1;
-        !self.flushing.load(Ordering::Relaxed) && self.cells[other].is_zero()
     }
 
     /// Has the next flush tell of a failure that nobody else will.
@@ -213,21 +196,37 @@ impl KeptBack {
 /// A flush under way.
 pub(super) struct Flush<'a> {
     pending: &'a Pending,
-    left: usize,
+    /// The phase in which it began.
+    phase: usize,
 }
 
 impl Flush<'_> {
+    /// Whether new operations count apart from those that the flush waits for.
+    #[inline]
+    pub(super) fn has_parted(&self) -> bool {
+        self.has_passed(1)
+    }
+
     /// Whether every operation issued before the flush has ended.
     #[inline]
     pub(super) fn is_done(&self) -> bool {
-        // SeqCst, and so after the change of phase: with less this might miss a count whose issuer
-        // did not see the new phase, and the next flush would wait for the other cell.
-        self.pending.cells[self.left].state.load(Ordering::SeqCst) & COUNT == 0
+        self.has_passed(2)
     }
-}
 
-impl Drop for Flush<'_> {
-    fn drop(&mut self) {
-        self.pending.flushing.store(false, Ordering::Release);
+    fn has_passed(&self, phases: usize) -> bool {
+        let Pending { phase, cells } = self.pending;
+        loop {
+            // SeqCst in all accesses: with less, the count of an issuer that did not see the new phase might be missed.
+            let now = phase.load(Ordering::SeqCst);
+            if now.wrapping_sub(self.phase) >= phases {
+                return true;
+            }
+            let next = now.wrapping_add(1);
+            if cells[next & 1].state.load(Ordering::SeqCst) & COUNT != 0 {
+                return false;
+            }
+            // Another thread may have advanced it.
+            let _ = phase.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst);
+        }
     }
 }

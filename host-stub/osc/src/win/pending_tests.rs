@@ -13,15 +13,13 @@ fn a_flush_waits_for_what_came_before_it_only() {
 
 fn waits_for_what_came_before(pending: &Pending) {
     let before = pending.begin();
-    let flush = pending.try_flush().unwrap();
-    assert!(!flush.is_done());
-    assert!(pending.try_flush().is_none());
+    let flush = pending.flush();
+    assert!(!flush.is_done() && flush.has_parted());
     let after = pending.begin();
     before.finish(0);
     assert!(flush.is_done());
     assert!(!pending.is_idle());
-    drop(flush);
-    let next = pending.try_flush().unwrap();
+    let next = pending.flush();
     assert!(!next.is_done());
     after.finish(0);
     assert!(next.is_done());
@@ -29,19 +27,28 @@ fn waits_for_what_came_before(pending: &Pending) {
 }
 
 #[test]
-fn what_a_flush_left_that_was_given_up_keeps_the_next_from_starting() {
+fn flushes_beside_one_another_end_together() {
     for alone in [false, true] {
         let pending = Pending::new(alone);
         let before = pending.begin();
-        drop(pending.try_flush().unwrap());
-        assert!(!pending.can_flush() && pending.try_flush().is_none());
-        let after = pending.begin();
+        let flushes = [pending.flush(), pending.flush()];
+        assert!(flushes.iter().all(|flush| !flush.is_done()));
         before.finish(0);
-        // Once what was left has ended, whatever came since.
-        assert!(pending.can_flush());
-        let flush = pending.try_flush().unwrap();
-        assert!(!pending.can_flush() && !flush.is_done());
+        assert!(flushes.iter().rev().all(Flush::is_done));
+    }
+}
+
+#[test]
+fn a_flush_waits_for_what_another_left_that_was_given_up() {
+    for alone in [false, true] {
+        let pending = Pending::new(alone);
+        let before = pending.begin();
+        assert!(pending.flush().has_parted());
+        let after = pending.begin();
+        let flush = pending.flush();
         after.finish(0);
+        assert!(!flush.has_parted());
+        before.finish(0);
         assert!(flush.is_done());
     }
 }
@@ -72,9 +79,7 @@ fn threads_never_lose_a_count() {
             });
         }
         for _ in 0..200 {
-            let Some(flush) = pending.try_flush() else {
-                continue;
-            };
+            let flush = pending.flush();
             while !flush.is_done() {
                 std::thread::yield_now();
             }

@@ -2,6 +2,4 @@
 //! `busy`, `pending` and `slots` again with loom's atomics.
 
 pub(super) use std::sync::Mutex;
-pub(super) use std::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU64, AtomicUsize, Ordering, fence,
-};
+pub(super) use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering, fence};

@@ -291,27 +291,12 @@ impl Window {
         pending: &Pending,
         send: impl Fn(),
     ) -> WinResult<()> {
-        let flush = loop {
-            send();
-            match pending.try_flush() {
-                Some(flush) => {
-                    // Sends again: other threads may have counted more operations in the awaited cell.
-                    send();
-                    break flush;
-                }
-                // Another flush is in progress, or was given up. This flush starts after it, because it may have begun
-                // before this caller's last operation. The other flush may also lie below this one on the stack: progress
-                // runs sources, and those begin operations. That flush ends only after this one, so this one waits for an
-                // idle moment instead.
-                None => {
-                    self.link
-                        .wait_until_of(call, member, || pending.can_flush() || pending.is_idle())?;
-                    if pending.is_idle() {
-                        return Ok(());
-                    }
-                }
-            }
-        };
+        let flush = pending.flush();
+        send();
+        self.link
+            .wait_until_of(call, member, || flush.has_parted())?;
+        // Other threads may have counted more operations in the awaited cell meanwhile.
+        send();
         self.link.wait_until_of(call, member, || flush.is_done())
     }
 

@@ -45,19 +45,8 @@ impl Window {
             }
             Ok(())
         };
-        // Another flush may be in progress or was given up; `wait_busy` handles other counts alike.
-        let flush = loop {
-            if let Some(flush) = pending.try_flush() {
-                break Some(flush);
-            }
-            wait(&|| pending.can_flush() || pending.is_idle())?;
-            if pending.is_idle() {
-                break None;
-            }
-        };
-        if let Some(flush) = &flush {
-            wait(&|| flush.is_done())?;
-        }
+        let flush = pending.flush();
+        wait(&|| flush.is_done())?;
         outcome
     }
 

@@ -37,8 +37,8 @@ static const char *mode_name(void) {
     return mode >= 0 && mode < 3 ? names[mode] : "?";
 }
 
-/* The form of a program, written for a mode: what an argument "as-master", "as-thread" or "as-task" says,
- * else that of the mode. One written for a mode is right in those after it too. */
+/* The form of a program: the argument "as-master", "as-thread" or "as-task" selects it; the default is
+ * the form of the mode. A form that was written for a mode also works in the later modes. */
 static int form_of(int argc, char **argv, int mode) {
     static const char *const forms[] = {"as-master", "as-thread", "as-task"};
     for (int at = 1; at < argc; at++) {
@@ -51,7 +51,7 @@ static int form_of(int argc, char **argv, int mode) {
     return mode;
 }
 
-/* Whether a word is among the arguments. */
+/* Whether the arguments contain a word. */
 static int is_asked(int argc, char **argv, const char *word) {
     for (int at = 1; at < argc; at++) {
         if (strcmp(argv[at], word) == 0) {
@@ -61,7 +61,7 @@ static int is_asked(int argc, char **argv, const char *word) {
     return 0;
 }
 
-/* Leaves the job; rank 0 says what was done. */
+/* Leaves the job; rank 0 prints the result. */
 static int done(const char *program) {
     int rank = host_rank();
     int failed = __atomic_load_n(&checks_failed, __ATOMIC_RELAXED);

@@ -1,6 +1,6 @@
 /*
- * omp_set_external before init is above the environment; afterwards, and with a value that names no mode,
- * it has no effect.
+ * omp_set_external before init overrides the environment; after init, or with an invalid value, it has no
+ * effect.
  *
  *   external MODE LEVEL USED          sets the mode of this number, and expects this thread level for it, and
  *                                     this mode to be used
@@ -8,7 +8,7 @@
  */
 #include "common.h"
 
-/* A runtime in which no task runs yet. */
+/* The hook of a runtime in which no task runs yet. */
 static void *running(void) {
     return NULL;
 }

@@ -1,6 +1,5 @@
 /*
- * Tasks that their parents include, if(0), final and mergeable ones, and that block in calls of the host: the
- * parent blocks with them.
+ * Included tasks (if(0), final and mergeable) that block in calls of the host: the parent blocks with them.
  *
  *   included yield         with taskyield in waits, where the runtime yields
  *   included yield slow    over a transport that takes its time
@@ -9,7 +8,7 @@
 
 static int over; /* tasks */
 
-/* The fetched data is here when the call returns. */
+/* The fetched data has arrived when the call returns. */
 static void fetch(int64_t *to, int number) {
     host_request_t *request;
     enter();
@@ -20,7 +19,7 @@ static void fetch(int64_t *to, int number) {
 
 static void parent(int number) {
     int64_t wanted = next * 1000 + number, got = -1;
-    /* Tied: libomp 14 fails an assertion in untied ones. */
+    /* The task is tied, because libomp 14 fails an assertion in untied tasks. */
 #pragma omp task if (0) shared(got) firstprivate(number)
     fetch(&got, number);
     CHECK(got == wanted, "if(0): task %d went on with %ld", number, (long)got);
@@ -69,7 +68,8 @@ int main(int argc, char **argv) {
     MUST(host_win_unlock_all(win));
     MUST(host_barrier());
     MUST(host_win_free(&win));
-    /* The parent waits with the task that it includes, others of its thread only where the runtime does not yield. */
+    /* The parent waits with its included task; other tasks of its thread wait only if the runtime does not
+     * yield. */
     CHECK(yields || waiting_most <= 2, "%d tasks waited at once on two threads", waiting_most);
     CHECK(!yields || !slow || waiting_most > 2, "%d tasks waited at once", waiting_most);
     CHECK(over == TASKS, "%d of %d tasks ended", over, TASKS);

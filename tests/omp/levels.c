@@ -1,7 +1,7 @@
 /*
- * Calls that break the thread level are refused where the host checks (host_check), and do nothing: under
- * single and funneled those of other threads than the one that joined, under serialized those made while
- * another thread is in a call, under multiple none.
+ * With host_check, the host refuses calls that break the thread level, and such calls have no effect.
+ * Under single and funneled, it refuses calls of other threads than the one that joined; under
+ * serialized, calls while another thread is in a call; under multiple, none.
  *
  *   levels LEVEL    asks for a level by its number; what is provided depends on OMP_EXTERNAL
  */
@@ -11,7 +11,7 @@ static host_win_t *win;
 static host_comm_t *comm;
 static int calls, refused;
 
-/* Counts a call, and whether it was refused. */
+/* Counts a call and its refusal. */
 static int ask(const char *name, int code) {
     calls++;
     if (code == HOST_ERR_LEVEL) {
@@ -30,7 +30,8 @@ static void never(void *data, int status) {
     (void)status;
 }
 
-/* One of every kind of call. The requests that it is given are open where all is refused, else ended. */
+/* Makes one call of every kind. The given requests are open if all calls are refused; otherwise the
+ * calls end them. */
 static void call_all(host_request_t **requests, host_coll_request_t **coll) {
     int64_t number = 1;
     static int64_t there, sum;
@@ -74,7 +75,8 @@ static void call_all(host_request_t **requests, host_coll_request_t **coll) {
     }
 }
 
-/* Calls of a thread that must not call, on objects that exist, and on a condition. */
+/* Calls that a thread makes on existing objects, and on a condition, although its level
+ * forbids them. */
 static void call_last(host_comm_t **dup, host_win_t **spare, crt_cond_t *cond) {
     CHECK(crt_wait(cond) == HOST_ERR_LEVEL, "a wait that would block was not refused");
     CHECK(host_comm_free(dup) == HOST_ERR_LEVEL && *dup != NULL, "a communicator was freed");
@@ -89,7 +91,7 @@ static void begin(host_request_t **requests, host_coll_request_t **coll, int64_t
     MUST(host_comm_ibarrier(comm, &coll[1]));
 }
 
-/* The calls of the thread that joined, then those of another, one at a time. */
+/* Makes the calls of the joining thread, then those of another thread, one at a time. */
 static void one_at_a_time(int provided) {
     int64_t into[5];
     host_request_t *requests[5];
@@ -115,7 +117,7 @@ static void one_at_a_time(int provided) {
         CHECK(refused == 0, "%d of %d calls were refused", refused, calls);
     } else {
         CHECK(refused == calls, "%d of %d calls were refused", refused, calls);
-        /* The refused calls changed nothing: the thread that joined ends all the objects. */
+        /* The refused calls changed nothing: the joining thread can end all objects. */
         for (int index = 0; index < 5; index++) {
             CHECK(requests[index] != NULL, "request %d was lost", index);
         }
@@ -129,14 +131,14 @@ static void one_at_a_time(int provided) {
     MUST(host_win_free(&spare));
 }
 
-/* A thread waits inside a call until another was refused one. */
+/* A thread waits inside a call until a call of another thread was refused. */
 static void two_at_once(void) {
     static crt_cond_t cond = CRT_COND_INIT;
     int seen = 0;
 #pragma omp parallel num_threads(2) shared(seen)
     if (omp_get_thread_num() == 1) {
         int code;
-        /* Refused itself while the other is in a call. */
+        /* This call is refused while the other thread is in a call. */
         do {
             code = crt_wait(&cond);
         } while (code == HOST_ERR_LEVEL);

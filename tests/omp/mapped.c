@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Variables that OpenMP mapped are found without any word of the program. Over functions that stand in
- * for a runtime with two devices, which are the host's pretended ones: the runtimes of these compilers
- * have no device on a machine without one, and no omp_get_mapped_ptr. The runtime's number of a device is
- * the host's. */
+/* The host finds variables that OpenMP mapped, without further calls of the program. The program defines
+ * functions in the place of a runtime with two devices, which are the host's simulated devices. The
+ * runtimes of these compilers have no device on a machine without one, and no omp_get_mapped_ptr. The
+ * runtime's and the host's numbers of a device are equal. */
 #include "common.h"
 
 #define WORDS 64
 #define BYTES (WORDS * sizeof(uint64_t))
 
 static uint64_t variable[WORDS], received[WORDS], plain[WORDS], memory[WORDS];
-/* Where the runtime maps them: the first on device 1, the second on device 0. NULL: not yet. */
+/* The addresses of the mappings: the first on device 1, the second on device 0. NULL means that the
+ * variable is not mapped yet. */
 static char *variable_there, *received_there;
 
 void *omp_get_mapped_ptr(const void *pointer, int device);
@@ -42,7 +43,8 @@ int main(void) {
     MUST(host_target_location(variable, &device, &address));
     CHECK(device == -1 && address == variable, "found on %d before it was mapped", device);
 
-    /* The runtime maps both. The device's values differ from the host's. */
+    /* Simulates the mapping of both variables. The device's values differ from the
+     * host's. */
     MUST(host_device_alloc(1, BYTES, (void **)&variable_there));
     MUST(host_device_alloc(0, BYTES, (void **)&received_there));
     for (uint64_t i = 0; i < WORDS; i++)
@@ -67,14 +69,14 @@ int main(void) {
         CHECK(there[i] == memory[i], "got word %d is %d", (int)i, (int)there[i]);
         CHECK(variable[i] == 0 && received[i] == 0, "the host's word %d changed", (int)i);
     }
-    /* Host memory stays host memory; what runs over a mapping's end is refused. */
+    /* Host memory stays host memory; an access beyond the end of a mapping is refused. */
     MUST(host_get(plain, BYTES, rank, 0, win));
     MUST(host_win_fence(win));
     CHECK(plain[1] == 1000 * (uint64_t)before + 1, "plain word 1 is %d", (int)plain[1]);
     CHECK(host_put(variable + WORDS - 1, 16, next, 0, win) < 0, "a put beyond the mapping passed");
     MUST(host_win_fence(win));
 
-    /* The mapping ends, and the host's variable is meant again. */
+    /* The mapping ends, and calls use the host's variable again. */
     char *first = variable_there, *second = received_there;
     variable_there = received_there = NULL;
     MUST(host_target_location(variable, &device, &address));

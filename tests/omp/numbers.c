@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* OpenMP's list of devices beside the host's: `numbers COUNT OWN` runs over functions that stand in for a runtime with
- * COUNT devices, of which number 0 maps a variable to memory of the host's device OWN. The caller of this
- * program reads the differences in the log. */
+/* OpenMP's list of devices compared with the host's. `numbers COUNT OWN` defines functions in the place of a
+ * runtime with COUNT devices, of which number 0 maps a variable to memory of the host's device OWN. The test
+ * that runs this program reads the differences in the log. */
 #include "common.h"
 
 #define BYTES 64
@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     count = argc == 3 ? atoi(argv[1]) : 0;
     MUST(host_init());
     MUST(host_device_alloc(own, BYTES, (void **)&there));
-    /* Several times: what differs is said once. */
+    /* The lookup runs several times, but each difference is reported once. */
     for (int i = 0; i < 3; i++) {
         MUST(host_target_location(variable + i, &device, &address));
         CHECK(device == own && address == there + i, "found on %d", device);

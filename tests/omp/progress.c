@@ -1,6 +1,6 @@
 /*
- * The progress thread: where it runs, that it sleeps when nothing is under way, and that it wakes for what
- * is issued while it does. The transport takes its time, so that what is issued needs it.
+ * The progress thread: its processor, its sleep without outstanding operations, and its wakeup by
+ * operations that are issued meanwhile. The transport is slow, so that operations need the thread.
  *
  *   progress CORE    expects it on this processor
  */
@@ -9,14 +9,14 @@
 
 #include "common.h"
 
-static const double LONG = 30; /* seconds for what takes milliseconds */
+static const double LONG = 30; /* seconds, for events that take milliseconds */
 
 static void nap(double time) {
     struct timespec left = {(time_t)time, (long)(1e9 * (time - (double)(time_t)time))};
     nanosleep(&left, NULL);
 }
 
-/* A line of a thread's file in /proc that begins so; without the beginning. */
+/* The rest of a line of a thread's file in /proc that begins with `begins`. */
 static int line_of(const char *thread, const char *file, const char *begins, char *line, int size) {
     char path[320];
     snprintf(path, sizeof path, "/proc/self/task/%s/%s", thread, file);
@@ -53,16 +53,17 @@ static pid_t find(void) {
     return found;
 }
 
-/* Seconds of processor that a thread of this process has used. */
+/* The seconds of processor time that a thread of this process has used. */
 static double used(pid_t thread) {
     struct timespec time = {0, 0};
-    /* As the kernel makes the number of another thread's clock. */
+    /* The kernel computes the number of another thread's clock in this way. */
     clockid_t clock = (clockid_t)((~(unsigned)thread << 3) | 6);
     CHECK(clock_gettime(clock, &time) == 0, "no clock of thread %d", (int)thread);
     return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
 }
 
-/* Waits until a thread has not run for a while; how much it ran in the tenth of a second then. */
+/* Waits until a thread has not run for a while; returns its running time in the last tenth of a
+ * second. */
 static double idle(pid_t thread) {
     double begun = seconds(), before, more = 1;
     do {
@@ -86,7 +87,7 @@ int main(int argc, char **argv) {
     host_win_t *win;
     int64_t number = 7, back = 0;
     MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));
-    /* It gives itself its name. */
+    /* The thread names itself. */
     pid_t thread = 0;
     for (double begun = seconds(); thread == 0 && seconds() - begun < LONG; thread = find()) {
     }
@@ -94,7 +95,7 @@ int main(int argc, char **argv) {
     if (argc > 1) {
         char list[256], name[32];
         snprintf(name, sizeof name, "%d", (int)thread);
-        /* It goes there as its first deed. */
+        /* The thread first binds itself to its processor. */
         double begun = seconds();
         int there = 0;
         while (!there && seconds() - begun < LONG) {
@@ -106,7 +107,7 @@ int main(int argc, char **argv) {
     MUST(host_win_allocate(64, 1, &win));
     MUST(host_win_lock_all(win));
     CHECK(idle(thread) < 0.001, "it runs although nothing is under way");
-    /* A plain put, which nobody waits for. */
+    /* No call waits for this put. */
     double before = used(thread), begun = seconds();
     MUST(host_put(&number, sizeof number, 0, 0, win));
     while (used(thread) == before && seconds() - begun < LONG) {
@@ -115,7 +116,7 @@ int main(int argc, char **argv) {
     CHECK(used(thread) > before, "it slept on while a put was under way");
     MUST(host_win_flush_all(win));
     CHECK(idle(thread) < 0.001, "it runs although nothing is under way any more");
-    /* A get that ends by itself: this thread makes no progress. */
+    /* The get completes without progress of this thread. */
     host_request_t *request;
     MUST(host_rget(&back, sizeof back, 0, 0, win, &request));
     MUST(host_request_detach(&request, end, NULL));

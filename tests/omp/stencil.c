@@ -1,10 +1,10 @@
 /*
  * A stencil over a ring of ranks: each rank has a row of blocks, each block is a task, and the tasks
- * at the ends need the neighbours' cells of the step before. Halos are fetched by one-sided gets, once
- * the neighbour has said by a put that its cells of that step are there.
+ * at the ends need the neighbours' cells of the previous step. One-sided gets fetch the halos, once a
+ * put of the neighbour has announced the cells of that step.
  *
- * Three forms of the same program; what is waited for, and by whom, is all that differs. Each is right in
- * the mode that it was written for and in those after it (as-master, as-thread, as-task):
+ * Three forms of the same program differ only in the waits and the waiting threads. Each form works in
+ * its own mode and in the later modes (as-master, as-thread, as-task):
  *
  *   master  the master thread exchanges halos between parallel loops
  *   thread  a thread of the team exchanges them while the others compute the inner blocks
@@ -19,8 +19,8 @@
 
 enum { BLOCKS = 8, CELLS = 32, STEPS = 24, ROW = BLOCKS * CELLS };
 
-/* The memory that neighbours see: two rows, used in turn, and how many steps of each neighbour may be
- * read. */
+/* The memory that neighbours read: two rows, used in turn, and the last readable step for each
+ * neighbour. */
 typedef struct {
     int64_t rows[2][ROW];
     int64_t step_of_left;
@@ -52,16 +52,16 @@ static void compute(int step, int block) {
     }
 }
 
-/* Tells a neighbour that this rank's cells of a step are there. The neighbour's right cell is needed
- * by its right neighbour, so each is told in the word of the side where this rank is. */
+/* Announces to a neighbour this rank's cells of a step. A rank's right neighbour needs the rank's
+ * right cell, so each neighbour has its own word, named by the side of this rank. */
 static void announce(int to, size_t word, const int64_t *step) {
     host_request_t *request;
     MUST(host_rput(step, sizeof *step, to, word, win, &request));
     MUST(host_wait(&request));
 }
 
-/* Waits until a neighbour has announced a step; it polls by gets of this rank's own word, so that the
- * wait is a blocking call. */
+/* Waits until a neighbour has announced a step; polls this rank's own word by gets, so that the wait
+ * is a blocking call. */
 static void await(size_t word, int64_t step) {
     int64_t seen = -1;
     while (seen < step) {
@@ -133,8 +133,9 @@ static void run_tasks(void) {
     for (int step = 0; step < STEPS; step++) {
         char *now = blocks[step & 1], *next = blocks[(step + 1) & 1];
         numbers[step] = step;
-        /* A row is announced when its end is computed, and overwritten two steps on, when the
-         * neighbours, who announced the step between, have fetched from it. */
+        /* A row is announced when its end is computed. It is overwritten two steps later; by
+         * then the neighbours have announced the step between, so they have fetched from the
+         * row. */
 #pragma omp task depend(in : now[0]) depend(inout : announced[0]) firstprivate(step)
         announce(left, offsetof(shared_t, step_of_right), &numbers[step]);
 #pragma omp task depend(in : now[BLOCKS - 1]) depend(inout : announced[1]) firstprivate(step)
@@ -143,7 +144,8 @@ static void run_tasks(void) {
             char *halo = &sides[step & 1][side];
             char *end = &now[side == 0 ? 0 : BLOCKS - 1];
             omp_event_handle_t event;
-            /* After this rank's own announcement: this wait delays no other rank. */
+            /* The task follows this rank's own announcement, so its wait delays no other
+             * rank. */
 #pragma omp task depend(out : halo[0]) depend(in : end[0], announced[side]) detach(event)         \
     firstprivate(step, side)
             {

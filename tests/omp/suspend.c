@@ -1,6 +1,6 @@
 /*
  * A tasking runtime of a hundred lines, with suspend and resume, under the host in task mode: tasks are
- * contexts on one thread, and many of them wait for communication at once.
+ * contexts on one thread, and many tasks wait for communication at the same time.
  *
  *   suspend         over a transport that may answer before a task waits
  *   suspend slow    over one that takes its time: tasks have to be suspended, and all at once
@@ -18,8 +18,8 @@ enum { STACK = 256 << 10 };
 typedef struct task {
     ucontext_t context;
     int number;
-    int resumed; /* a resume that nobody has taken yet; under the lock */
-    int ready;   /* whether it is in the queue; under the lock */
+    int resumed; /* a resume that no suspend has taken yet; under the lock */
+    int ready;   /* whether the task is in the queue; under the lock */
     int over;    /* under the lock */
     struct task *next;
     char *stack;
@@ -32,7 +32,7 @@ static ucontext_t scheduler;
 static __thread task_t *current;
 static int suspended_now, suspended_most;
 
-/* Under the lock. */
+/* The caller holds the lock. */
 static void enqueue(task_t *task) {
     if (task->ready) {
         return;
@@ -52,7 +52,7 @@ static void suspend(void *handle) {
     task_t *task = handle;
     pthread_mutex_lock(&lock);
     if (suspended_now++ == 0) {
-        /* This task waits by these hooks, so they stay. */
+        /* The hooks cannot be removed, because this task waits with them. */
         CHECK(crt_set_hooks(NULL) == HOST_ERR_HOOKS, "hooks were taken away from a waiting task");
     }
     suspended_most = suspended_now > suspended_most ? suspended_now : suspended_most;
@@ -67,7 +67,7 @@ static void suspend(void *handle) {
     pthread_mutex_unlock(&lock);
 }
 
-static int on_thread; /* the task whose context is in use; under the lock its number plus one */
+static int on_thread; /* the task whose context is in use, as its number plus one; under the lock */
 
 static void resume(void *handle) {
     task_t *task = handle;
@@ -80,7 +80,7 @@ static void resume(void *handle) {
     pthread_mutex_unlock(&lock);
 }
 
-/* Nobody waits by this one. */
+/* No task waits by yielding here. */
 static void yield(void) {
 }
 
@@ -126,7 +126,7 @@ static void run(task_t *tasks) {
         current = NULL;
         pthread_mutex_lock(&lock);
         on_thread = 0;
-        /* A resume that came while it was on its way out. */
+        /* A resume that came while the task was being suspended. */
         if (task->resumed && !task->over) {
             enqueue(task);
         }

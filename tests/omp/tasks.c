@@ -1,6 +1,6 @@
 /*
- * Tasks and threads that put, get and wait while others compute, and the ways to learn that a request
- * is complete: wait, waitall, waitany, test, a condition, an event.
+ * Tasks and threads that put, get and wait while others compute, and the calls that report the
+ * completion of a request: wait, waitall, waitany, test, a condition, an event.
  *
  *   tasks          in the mode of OMP_EXTERNAL
  *   tasks as-...   in the form for another mode
@@ -16,8 +16,8 @@ enum { ITEMS = 48, ROUNDS = 6 };
 
 static host_win_t *win;
 static int rank, size, next;
-static __thread int waits_here; /* of tasks that lie on this thread's stack */
-static int ran_inside;          /* tasks that ran while another of their thread waited */
+static __thread int waits_here; /* waiting tasks on this thread's stack */
+static int ran_inside;          /* tasks that ran while another task of their thread waited */
 
 static int64_t value(int origin, int item, int round) {
     return (int64_t)origin * 1000000 + item * 1000 + round;
@@ -80,7 +80,7 @@ static double burn(int turns) {
     return sum;
 }
 
-/* A loop whose iterations communicate: on each thread of the team, or on the master alone. */
+/* A loop whose iterations communicate: on each thread of the team, or only on the master. */
 static void loop(int form) {
     if (form == OMP_EXTERNAL_MASTER) {
         for (int item = 0; item < ITEMS; item++) {
@@ -92,7 +92,7 @@ static void loop(int form) {
     for (int item = 0; item < ITEMS; item++) {
         there_and_back(item, 0);
     }
-    /* Flushes of several threads at once. */
+    /* Several threads flush at the same time. */
 #pragma omp parallel for schedule(static)
     for (int item = 0; item < ITEMS; item++) {
         int64_t out = value(rank, item, 1), back = -1;
@@ -113,10 +113,11 @@ static void tasks(int form) {
     for (int round = 0; round < ROUNDS; round++) {
         for (int item = 0; item < ITEMS; item++) {
             if (form == OMP_EXTERNAL_MASTER) {
-                /* The generating thread is the master's only if the runtime says so. */
+                /* The generating thread is the master's thread only if the runtime
+                 * guarantees this. */
                 continue;
             }
-/* Untied: a tied task that yields runs none but its own children meanwhile. */
+/* The task is untied: a tied task that yields runs only its own children meanwhile. */
 #pragma omp task untied firstprivate(item, round)
             there_and_back(item, round);
         }
@@ -193,7 +194,7 @@ static void misuse(void) {
     host_win_t *same = win;
     CHECK(host_win_free(&same) == HOST_ERR_STATE, "freed under a request");
     MUST(host_wait(&request));
-    /* A request that is complete from the start ends like any other, and once. */
+    /* A request that is complete from the start ends once, like any other request. */
     host_request_t *empty[2];
     size_t index = 9;
     int over = 0;
@@ -228,7 +229,7 @@ int main(int argc, char **argv) {
     size = host_size();
     next = (rank + 1) % size;
     int form = form_of(argc, argv, mode);
-    /* Without hooks a task waits with its thread, which the level says. */
+    /* Without hooks, a waiting task blocks its thread, and the level reports this. */
     CHECK(mode != OMP_EXTERNAL_TASK || provided == (yields ? HOST_TASK_MULTIPLE : HOST_THREAD_MULTIPLE),
           "level %d", provided);
     if (slow || is_asked(argc, argv, "yield")) {

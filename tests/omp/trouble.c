@@ -1,6 +1,6 @@
 /*
- * Progress that fails (from a get of 13 bytes on) ends the waits of those who sleep while the progress
- * thread makes it. A wait for a signal goes on: others may signal.
+ * Failing progress (from a get of 13 bytes on) ends the waits of threads that sleep while the progress
+ * thread makes progress. A wait for a signal goes on, because other threads may signal.
  */
 #include "common.h"
 
@@ -22,7 +22,7 @@ int main(void) {
         struct timespec enough = {0, 300000000};
         while (__atomic_load_n(&waiting, __ATOMIC_ACQUIRE) < 2) {
         }
-        /* They sleep by now. */
+        /* The threads sleep by now. */
         nanosleep(&enough, NULL);
         MUST(host_rget(bytes + 16, BREAKING, 0, 0, win, &breaking));
         break;
@@ -42,6 +42,6 @@ int main(void) {
         printf("trouble: told\n");
         fflush(stdout);
     }
-    /* Nothing that is under way ends any more, so there is no leaving in good order. */
+    /* Outstanding operations never end, so the process cannot leave the job. */
     _Exit(checks_failed == 0 ? 0 : 1);
 }

@@ -1,7 +1,7 @@
 /*
- * Two untied tasks wait for signals, and a third task sends both: this works if a wait blocks its task only,
- * on a team of any size above one. If a wait blocks its thread, the two waits occupy a whole team of two. So
- * the provided level must say so, and the program then gives each waiter a thread of its own.
+ * Two untied tasks wait for signals, and a third task sends both signals. If a wait blocks only its task,
+ * this works on a team of any size above one. If a wait blocks its thread, the two waits occupy a whole team
+ * of two. The provided level must then report this, and the program gives each waiter its own thread.
  */
 #include <unistd.h>
 
@@ -53,7 +53,7 @@ static void as_threads(void) {
 
 int main(void) {
     int provided;
-    /* Against hanging: ends the program where a wait does not. */
+    /* The alarm ends the program if a wait hangs. */
     alarm(60);
     int code = crt_omp_yield_in_waits();
     MUST(host_init_thread(HOST_TASK_MULTIPLE, &provided));

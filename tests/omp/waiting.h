@@ -11,15 +11,16 @@ enum { TASKS = 64, ROUNDS = 4, TRIES = 20000 };
 
 static host_win_t *win;
 static int rank, size, next, slow;
-static int waiting, waiting_most; /* tasks inside of a call, now and at most */
+static int waiting, waiting_most; /* tasks inside a call, now and at most */
 static int moved;                 /* waits that returned on another thread */
 
-/* The thread of the system. A compiler may keep the result of pthread_self. */
+/* The number of the system thread. A compiler may reuse an earlier result of
+ * pthread_self. */
 static long this_thread(void) {
     return syscall(SYS_gettid);
 }
 
-/* Tasks that are inside of a call of the host at once. */
+/* Counts the tasks that are inside a call of the host at the same time. */
 static void enter(void) {
     int now = __atomic_add_fetch(&waiting, 1, __ATOMIC_SEQ_CST);
     int most = __atomic_load_n(&waiting_most, __ATOMIC_SEQ_CST);
@@ -35,7 +36,7 @@ static void leave(long before) {
     }
 }
 
-/* A put that is waited for by its request, and a get by a condition. */
+/* Makes a put and waits for its request, then makes a get and waits with a condition. */
 static void exchange(int number, int round) {
     int64_t out = rank * 100000 + number * 100 + round % 100, back = -1;
     uint64_t at = ((uint64_t)rank * TASKS + (uint64_t)number) * sizeof out;
@@ -64,7 +65,7 @@ static void communicate(int number) {
         }
     }
     if (number < 2) {
-        /* Two tasks, which may share a thread, each waiting for the other ranks. */
+        /* Two tasks, which may share a thread, each wait for the other ranks. */
         MUST(host_barrier());
     }
 }
@@ -76,7 +77,7 @@ static void move_somewhere(int number) {
     }
 }
 
-/* Joins the job in task mode, which the hooks that are set make possible. */
+/* Joins the job in task mode, for which hooks are set. */
 static void begin(int argc, char **argv) {
     int provided;
     slow = is_asked(argc, argv, "slow");

@@ -1,6 +1,6 @@
-/* ARMCI over MPI windows: put, get, strided, accumulate, read-modify-write and mutexes.
- * Built with `mpicc armci.c -larmci-openmpi`. With ARMCI_USE_WIN_ALLOCATE=0 its windows are made over memory of its
- * own, so that on one node too every operation goes through the transport. */
+/* ARMCI over MPI windows: put, get, strided, accumulate, read-modify-write and mutexes. Built with `mpicc
+ * armci.c -larmci-openmpi`. With ARMCI_USE_WIN_ALLOCATE=0, its windows use its own memory, so that every
+ * operation on one node also goes through the transport. */
 #include "check.h"
 #include <armci.h>
 
@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     CHECK(old == 100L * world_size, "the counter ends at %ld", old);
     ARMCI_Barrier();
 
-    /* Under the mutex a get and a put make an increment. */
+    /* A get and a put under the mutex make an increment. */
     double *shared = (double *) base[0] + N + 4, value;
     CHECK(0 == ARMCI_Create_mutexes(1), "mutexes");
     for (int i = 0; i < 25; ++i) {

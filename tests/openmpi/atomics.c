@@ -1,7 +1,8 @@
-/* Every predefined operation on every type that the hardware or the provider may serve, as accumulate, as
- * fetch-and-op and as get-accumulate of several elements, checked against the same operation computed here.
- * Windows with and without the promise of single elements (info acc_single_intrinsic), because that decides
- * whether osc/rdma calls the component's atomics or locks and uses get and put. */
+/* Every predefined operation on every type that the hardware or the provider may support: as accumulate, as
+ * fetch-and-op, and as get-accumulate of several elements. The results are compared with the same operation
+ * computed here. The windows come with and without the promise of single elements (info
+ * acc_single_intrinsic). This promise decides whether osc/rdma calls the component's atomics, or uses locks
+ * with get and put. */
 #include "check.h"
 
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
@@ -86,7 +87,7 @@ static void compare_and_swap(MPI_Win win, int target)
     MPI_Compare_and_swap(&value, &compare, &old, MPI_INT64_T, target, 8, win);
     MPI_Win_flush(target, win);
     CHECK(old == 41, "returned %ld", (long) old);
-    MPI_Compare_and_swap(&cell, &compare, &old, MPI_INT64_T, target, 8, win); /* 43 now: must not swap */
+    MPI_Compare_and_swap(&cell, &compare, &old, MPI_INT64_T, target, 8, win); /* the value is 43 now, so the swap must fail */
     MPI_Win_flush(target, win);
     CHECK(old == 43, "returned %ld", (long) old);
     MPI_Fetch_and_op(NULL, &old, MPI_INT64_T, target, 8, MPI_NO_OP, win);
@@ -132,7 +133,8 @@ static void many_elements(MPI_Win win, int target)
     }
 }
 
-/* All ranks at once on one cell: nothing may be lost, and the fetched values must be a permutation. */
+/* All ranks access one cell at the same time: no update may be lost, and the fetched values must be a
+ * permutation. */
 static void contended(MPI_Win win, int64_t *cells, int root)
 {
     enum { ROUNDS = 200 };
@@ -150,7 +152,7 @@ static void contended(MPI_Win win, int64_t *cells, int root)
         sum += old;
     }
     int64_t mine = 0, seen;
-    for (int done = 0; done < 20;) { /* the classic loop on compare-and-swap */
+    for (int done = 0; done < 20;) { /* the usual compare-and-swap loop */
         int64_t next = mine + 1;
         MPI_Compare_and_swap(&next, &mine, &seen, MPI_INT64_T, root, 24, win);
         MPI_Win_flush(root, win);

@@ -1,4 +1,5 @@
-/* Shared by the programs of this folder: a check that names its place, and an end that fails the whole job. */
+/* Shared by the programs of this folder: a check that prints its location, and an end that fails the whole
+ * job. */
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -30,7 +31,7 @@ static inline void start(int *argc, char ***argv, int level)
     CHECK(given >= level, "thread level %d asked, %d given", level, given);
 }
 
-/* Every program ends with this line; the scripts look for it. */
+/* Every program ends with this line; the scripts search for it. */
 static inline void finish(const char *name)
 {
     MPI_Barrier(MPI_COMM_WORLD);
@@ -41,7 +42,8 @@ static inline void finish(const char *name)
     MPI_Finalize();
 }
 
-/* Window memory that the target's processor and the library see at once (the unified memory model). */
+/* Window memory whose changes the target's processor and the library see immediately (the unified
+ * memory model). */
 static inline MPI_Win window(void *base, size_t size)
 {
     MPI_Win win;

@@ -1,4 +1,5 @@
-/* Puts, gets, fetches and compare-and-swaps of one word, whose instructions the caller counts: 400 of each, eight to a flush. */
+/* Makes 400 puts, gets, fetches and compare-and-swaps of one word each, eight to a flush; the caller counts
+ * their instructions. */
 #include "check.h"
 
 enum { CALLS = 400, BURST = 8 };

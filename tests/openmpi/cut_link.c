@@ -1,6 +1,7 @@
-/* Rank 0 puts and flushes while the script that runs it takes the network away and gives it back: every flush returns,
- * and every value arrives. It says "ready" when the network may go, and ends 3 s after a flush has taken longer than the
- * time in seconds that it is given: in those it may be told that the network is back. The script bounds the time. */
+/* Rank 0 puts and flushes while its script disconnects and reconnects the network: every flush returns, and
+ * every value arrives. The program prints "ready" when the network may be cut. It ends 3 s after a flush has
+ * taken longer than the given number of seconds; during those 3 s it may be told that the network is back.
+ * The script bounds the time. */
 #include "check.h"
 #include <time.h>
 

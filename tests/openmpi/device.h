@@ -1,5 +1,6 @@
-/* Memory of a CUDA device for the programs of this folder, by the driver's own functions. Compiled with the header and linked with the
- * library of the fake (tests/c/fake_cuda.c), they run over the real driver too. */
+/* Memory of a CUDA device for the programs of this folder, by the driver's own functions. The programs are
+ * compiled with the header and linked with the library of the fake (tests/c/fake_cuda.c), but also run with
+ * the real driver. */
 #ifndef DEVICE_H
 #define DEVICE_H
 
@@ -23,7 +24,8 @@ static inline void begin_device(void)
     DRIVER(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
 }
 
-/* The context itself stays until the process ends: the component uses it in MPI_Finalize. */
+/* The context stays until the process ends, because the component uses it in
+ * MPI_Finalize. */
 static inline void end_device(void)
 {
     DRIVER(cuStreamDestroy(stream));
@@ -81,7 +83,7 @@ static inline void take(const Memory *from, size_t offset, void *to, size_t size
         memcpy(to, from->at + offset, size);
 }
 
-/* Whether all bytes are these. */
+/* Whether all bytes equal the expected ones. */
 static inline void same(const char *what, const Memory *of, const char *wanted)
 {
     char *found = malloc(of->size);
@@ -91,7 +93,7 @@ static inline void same(const char *what, const Memory *of, const char *wanted)
     free(found);
 }
 
-/* Whether the window is served by the component that is tested. */
+/* Checks that the component under test serves the window. */
 static inline void served(MPI_Win of)
 {
     char name[MPI_MAX_OBJECT_NAME];

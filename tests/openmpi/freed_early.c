@@ -1,5 +1,5 @@
-/* Window memory that is given back to the system before MPI_Win_free, as programs of MPICH's suite do. The window is not
- * used after that, so over a provider that registers addresses nothing is wrong, and the job must go on. */
+/* Window memory is returned to the system before MPI_Win_free, as in programs of MPICH's suite. The window is
+ * not used afterwards. With a provider that registers addresses this is no error, and the job must go on. */
 #include "check.h"
 #include <sys/mman.h>
 
@@ -8,7 +8,8 @@ int main(int argc, char **argv)
     enum { SIZE = 1 << 20 };
     start(&argc, &argv, MPI_THREAD_SINGLE);
     for (int round = 1; round <= 10; ++round) {
-        /* Large enough for malloc to map it, and for free to unmap it; then the same by hand. */
+        /* The block is large enough for malloc to map it and for free to unmap it; every second
+         * round maps the memory itself. */
         char *memory = round % 2 ? malloc(SIZE)
                                  : mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         CHECK(memory && memory != MAP_FAILED, "no memory");

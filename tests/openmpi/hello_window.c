@@ -1,11 +1,12 @@
-/* Each rank puts its number into its right neighbour's window and reads its left neighbour's back. Then rank 0 says who made the
- * window, and what a put and an accumulate of 8 bytes to its neighbour take, each with a flush. */
+/* Each rank puts its number into its right neighbour's window, and reads it back from its left neighbour's.
+ * Afterwards rank 0 prints the component that made the window, and the time of a put and of an accumulate of
+ * 8 bytes to its neighbour, each with a flush. */
 #include <mpi.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Most calls of a kind, and seconds after which no other begins. */
+/* The maximum number of calls of a kind, and the time in seconds after which no further call begins. */
 #define TIMES 2000
 #define SECONDS 0.2
 
@@ -25,7 +26,7 @@ static int compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The median of the calls, microseconds, and how many there were. */
+/* The median time of the calls in microseconds, and their number. */
 static double measure(MPI_Win win, int64_t *cell, int target, int accumulate, int *times)
 {
     static double took[TIMES];

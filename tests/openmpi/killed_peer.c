@@ -1,5 +1,5 @@
 /* Rank 1 is killed by SIGKILL in the middle of an epoch while rank 0 keeps sending: the job must end with a
- * message and a failure. The script that runs it bounds the time. */
+ * message and a failure. The script that runs this program bounds the time. */
 #include "check.h"
 #include <signal.h>
 #include <time.h>

@@ -1,4 +1,5 @@
-/* Messages of 64 KiB to 8 MiB from each rank to the next, contiguous and not, which pml/ob1 divides in several ways. */
+/* Messages of 64 KiB to 8 MiB from each rank to the next, contiguous and not; pml/ob1 divides them in several
+ * ways. */
 #include "check.h"
 
 enum { LONGEST = 8 << 20 };
@@ -17,7 +18,7 @@ int main(int argc, char **argv)
     CHECK(from && to, "memory");
     for (size_t size = 64 << 10; size <= LONGEST; size *= 2) {
         for (size_t step = 1; step <= 2; ++step) {
-            /* Blocks of 1 KiB, each followed by so much that is left out. */
+            /* Blocks of 1 KiB, each followed by a gap. */
             MPI_Datatype type;
             MPI_Type_vector((int) (size / 1024), 1024, (int) (1024 * step), MPI_BYTE, &type);
             MPI_Type_commit(&type);

@@ -1,6 +1,6 @@
-/* Each lost peer is reported to Open MPI, once and with its process; any other error once and without one, also of an operation
- * that has a callback. Rank 0 takes the place of pml/ob1's error callback, which would end the job at the first. mpirun must look
- * away (--enable-recovery). */
+/* Each lost peer is reported to Open MPI once, with its process. Any other error is reported once without a
+ * process, even for an operation with a callback. Rank 0 replaces pml/ob1's error callback, which would end
+ * the job at the first report. mpirun must ignore the lost process (--enable-recovery). */
 #include "opal_config.h"
 
 #include "opal/mca/btl/base/base.h"
@@ -17,7 +17,7 @@ typedef struct mca_btl_base_endpoint_t endpoint_t;
 typedef struct { uint64_t at; char handle[HANDLE]; } window_t;
 
 static mca_btl_base_module_t *btl;
-/* Reports by the rank of the process, and those without one. */
+/* Reports by the rank of the process, and reports without a process. */
 static volatile int reported[RANKS], without_process;
 
 static void report(mca_btl_base_module_t *from, int32_t flags, opal_proc_t *proc, char *info)
@@ -39,7 +39,7 @@ static int put(endpoint_t *peer, window_t *window, uint64_t offset)
                         8, 0, MCA_BTL_NO_ORDER, NULL, NULL, NULL);
 }
 
-/* Puts to the peer until it is reported, and some more. */
+/* Puts to the peer until it is reported as lost, and some more. */
 static void lose(int rank, endpoint_t *peer, window_t *window)
 {
     time_t end = time(NULL) + LIMIT;
@@ -65,7 +65,8 @@ static void failed(mca_btl_base_module_t *from, endpoint_t *peer, void *local, m
     *(volatile bool *) context = true;
 }
 
-/* The target refuses an atomic. A living peer is not shut out for that; what follows is not reported. */
+/* The target refuses an atomic. A living peer stays connected after the refusal; later refusals are not
+ * reported. */
 static void be_refused(endpoint_t *peer, window_t *gone)
 {
     static int64_t old;
@@ -86,7 +87,7 @@ static void be_refused(endpoint_t *peer, window_t *gone)
           reported[LIVING]);
 }
 
-/* Registers memory, and tells all ranks of it. */
+/* Registers memory, and publishes the registration to all ranks. */
 static mca_btl_base_registration_handle_t *expose(int64_t *memory, window_t *windows)
 {
     window_t mine = {.at = (uint64_t) (uintptr_t) memory};
@@ -140,6 +141,6 @@ int main(int argc, char **argv)
     MPI_Send(&go, 1, MPI_INT, LIVING, 1, MPI_COMM_WORLD);
     printf("lost_peers: ok, %d ranks\n", world_size);
     fflush(stdout);
-    /* MPI_Finalize would wait for the others. */
+    /* MPI_Finalize would wait for the other ranks. */
     _exit(0);
 }

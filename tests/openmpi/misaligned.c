@@ -1,10 +1,11 @@
-/* Atomics on words that are not aligned to their size: by every call, on memory of the program and of MPI_Win_allocate. No
- * processor makes them, so the component refuses them and osc/rdma makes them under its lock. */
+/* Atomics on words that are not aligned to their size: with every call, on memory of the program and of
+ * MPI_Win_allocate. No processor executes such atomics, so the component refuses them, and osc/rdma executes
+ * them under its lock. */
 #include "check.h"
 
 enum { BYTES = 64, TIMES = 50, CALLS = 5 };
 
-/* Every rank raises the word at `at` of the last rank, by one kind of call. */
+/* Every rank increments the word at `at` of the last rank, with one kind of call. */
 static void raise_word(MPI_Win win, int call, MPI_Aint at)
 {
     int64_t one = 1, old = 0, pair[2] = {1, 1}, olds[2];
@@ -33,7 +34,8 @@ static void try_window(MPI_Win win, char *base, const char *kind)
             memset(base, 0, BYTES);
             MPI_Win_sync(win);
             MPI_Barrier(MPI_COMM_WORLD);
-            /* The own words are made by other means, which 4.1 does not exclude from those of peers. */
+            /* A rank's own words are changed by other means, which 4.1 does not exclude from changes of
+             * peers. */
             int raises = CALLS - 1 != call || world_rank != world_size - 1;
             for (int i = 0; raises && i < TIMES; ++i) raise_word(win, call, at);
             MPI_Win_unlock_all(win);

@@ -1,6 +1,6 @@
-/* A provider with a limit of regions, like hardware: further registrations are refused with an error, earlier ones
- * still work, and as soon as there is room the next registration succeeds and serves transfers. Run over the
- * provider `lab` with LAB_REGIONS set. */
+/* A provider with a limit of regions, like hardware: further registrations are refused with an error, and
+ * earlier regions still work. As soon as there is room, the next registration succeeds and serves transfers.
+ * Run over the provider `lab` with LAB_REGIONS set. */
 #include "check.h"
 #include <sys/mman.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@ enum { CHUNKS = 40 };
 static char *memory;
 static size_t page, step;
 
-/* Attached in ascending order: Open MPI 4.1.4 leaves its table of regions in disorder when one in the middle is
- * refused. */
+/* The chunks are attached in ascending order, because Open MPI 4.1.4 leaves its table of regions in disorder
+ * if one in the middle is refused. */
 static char *chunk(int i)
 {
     return memory + (size_t) i * step;
@@ -30,7 +30,8 @@ static void transfer(MPI_Win win, int right, MPI_Aint base, int i, int64_t value
     CHECK(back == value, "chunk %d gave %ld, not %ld", i, (long) back, (long) value);
 }
 
-/* The least of what the ranks could attach: the one that holds the shared state has room for less. */
+/* Attaches as many chunks as possible; returns the minimum over the ranks, because the rank with the
+ * shared state has room for fewer. */
 static int attach_all(MPI_Win win, int most)
 {
     int attached = 0, least;
@@ -64,7 +65,7 @@ static void attached_regions(int most)
     }
     MPI_Barrier(MPI_COMM_WORLD);
 
-    MPI_Win_detach(win, chunk(0)); /* room for one */
+    MPI_Win_detach(win, chunk(0)); /* makes room for one chunk */
     CHECK(MPI_SUCCESS == MPI_Win_attach(win, chunk(CHUNKS), page), "there is room, but none was given");
     MPI_Barrier(MPI_COMM_WORLD);
     transfer(win, right, all[right], CHUNKS, 7000 + world_rank);
@@ -81,7 +82,7 @@ static void attached_regions(int most)
     }
 }
 
-/* More windows than fit, one after another: each takes the place of one that is gone. */
+/* More windows than fit, one after another: each uses the room of a freed window. */
 static void windows_in_turn(void)
 {
     int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;

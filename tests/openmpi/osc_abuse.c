@@ -1,6 +1,7 @@
-/* Wrong or rare uses of windows of the component osc: types and buffers that are freed early, windows that end in callbacks,
- * many windows that threads make at once, a child process, bad arguments that nobody checked. No use may crash, hang or give a
- * wrong value. `osc_abuse live` leaves windows to MPI_Finalize, one of them with a put that nobody completed. */
+/* Wrong or rare uses of windows of the component osc: types and buffers that are freed early, windows that
+ * end in callbacks, many windows that threads make at the same time, a child process, invalid arguments
+ * without any check. No use may crash, hang or give a wrong value. `osc_abuse live` leaves windows to
+ * MPI_Finalize, one of them with an incomplete put. */
 #include "check.h"
 
 #include <pthread.h>
@@ -26,7 +27,8 @@ static void served(MPI_Win win)
     CHECK(0 == strcmp(name, "ofi_rs window"), "a window of '%s'", name);
 }
 
-/* Types that are freed, and for which others come to the same address, while operations that were described by them are under way. */
+/* Types are freed while operations that they described are outstanding, and other types get the same
+ * addresses. */
 static void types_freed_early(void)
 {
     int64_t memory[WORDS] = {0}, out[8], in[8] = {0}, sums[8], *base = memory;
@@ -63,7 +65,7 @@ static void types_freed_early(void)
     MPI_Win_free(&win);
 }
 
-/* The attribute of another object ends a window. */
+/* An attribute of another object ends a window. */
 static int end_window(MPI_Comm comm, int key, void *value, void *extra)
 {
     MPI_Win *win = value;
@@ -91,7 +93,8 @@ static void freed_in_a_callback(void)
 
 static MPI_Comm comms[THREADS];
 
-/* Windows over a communicator of this thread's own, whose ranks are numbered in another order than those of other threads. */
+/* Windows over a communicator of this thread, whose ranks are numbered in another order than those of other
+ * threads. */
 static void *many(void *number)
 {
     int own = (int) (intptr_t) number, rank, size;
@@ -132,7 +135,7 @@ static void made_by_threads(void)
     for (int i = 0; i < THREADS; ++i) MPI_Comm_free(comms + i);
 }
 
-/* A child that ends without MPI, in the middle of an epoch. */
+/* A child process ends without MPI, in the middle of an epoch. */
 static void a_child(void)
 {
     int64_t *base, x = world_rank + 1;
@@ -151,7 +154,7 @@ static void a_child(void)
     free(base);
 }
 
-/* Arguments that Open MPI hands on where it does not check them (mpi_param_check 0), or never checks. */
+/* Arguments that Open MPI passes on because it never checks them, or does not with mpi_param_check 0. */
 static void bad_arguments(void)
 {
     int64_t *base, x = 1;
@@ -175,7 +178,7 @@ static void bad_arguments(void)
         class = class_of(MPI_Get(&x, 1, MPI_INT64_T, next, places[i], 1, MPI_INT64_T, win));
         CHECK(MPI_SUCCESS != class, "a get at %ld was taken", (long) places[i]);
     }
-    /* Sides of different sizes. */
+    /* The sizes of the two sides differ. */
     int class = class_of(MPI_Put(&x, 1, MPI_INT64_T, next, 0, 2, MPI_INT64_T, win));
     CHECK(MPI_SUCCESS != class, "a put of one word into two was taken");
     class = class_of(MPI_Accumulate(&x, 1, MPI_INT64_T, next, 0, 3, MPI_INT64_T, MPI_SUM, win));
@@ -186,7 +189,7 @@ static void bad_arguments(void)
     MPI_Win_unlock_all(win);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < WORDS; ++i) CHECK(base[i] == i, "word %d is %ld", i, (long) base[i]);
-    /* An epoch that is open: the window stays, and can be freed after it. */
+    /* An epoch is open: the window stays, and can be freed after the epoch. */
     MPI_Win_lock(MPI_LOCK_SHARED, next, 0, win);
     class = class_of(MPI_Win_free(&win));
     CHECK(MPI_ERR_RMA_SYNC == class && MPI_WIN_NULL != win, "free in an epoch: class %d", class);

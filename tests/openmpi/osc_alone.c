@@ -1,5 +1,6 @@
-/* A target that computes and never enters MPI, whose progress thread (osc_ofi_rs_progress_thread) serves the operations of the others.
- * Without the thread it waits for ever, over a transport on which the target must take part. */
+/* A target computes and never enters MPI; its progress thread (osc_ofi_rs_progress_thread) serves the
+ * operations of the others. Without the thread, the operations would wait forever over a transport that needs
+ * the target's progress. */
 #include "check.h"
 
 #include <sched.h>

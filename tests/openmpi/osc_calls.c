@@ -1,5 +1,6 @@
-/* Every call of a window over the component osc: transfers with types on both sides, each kind of accumulate, requests, each kind
- * of epoch, memory attached later, errors. All flavours that the component serves, each with every rank as target. */
+/* Every call of a window over the component osc: transfers with types on both sides, each kind of accumulate,
+ * requests, each kind of epoch, memory attached later, errors. The program tests all flavours that the
+ * component supports, each with every rank as target. */
 #include "check.h"
 
 #include <complex.h>
@@ -10,7 +11,7 @@ static MPI_Win win;
 static double *base;
 static int next, last;
 
-/* Whether the window is served by the component that is tested. */
+/* Checks that the component under test serves the window. */
 static void served(MPI_Win of)
 {
     char name[MPI_MAX_OBJECT_NAME];
@@ -43,7 +44,7 @@ static void transfers(void)
     MPI_Get(&own, 1, MPI_DOUBLE, world_rank, 9, 1, MPI_DOUBLE, win);
     MPI_Put(out, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, 1, MPI_DOUBLE, win);
     MPI_Put(NULL, 0, MPI_DOUBLE, next, 0, 0, MPI_DOUBLE, win);
-    /* Without elements, a displacement beyond the window is no error. */
+    /* A displacement beyond the window is no error without elements. */
     MPI_Put(NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, win);
     MPI_Accumulate(NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, MPI_SUM, win);
     MPI_Get_accumulate(NULL, 0, MPI_DOUBLE, NULL, 0, MPI_DOUBLE, next, WORDS + 1, 0, MPI_DOUBLE, MPI_SUM, win);
@@ -54,7 +55,7 @@ static void transfers(void)
     MPI_Datatype vector, backwards;
     MPI_Type_vector(10, 2, 5, MPI_DOUBLE, &vector);
     MPI_Type_commit(&vector);
-    /* Elements before the address that a call names. */
+    /* These elements lie before the address that a call names. */
     int lengths[2] = {1, 2}, places[2] = {-4, 1};
     MPI_Type_indexed(2, lengths, places, MPI_DOUBLE, &backwards);
     MPI_Type_commit(&backwards);
@@ -74,7 +75,8 @@ static void transfers(void)
     MPI_Type_free(&backwards);
 }
 
-/* Types of equal ends and sizes, each freed before the next is made, which Open MPI then mostly makes at the same address. */
+/* Types of equal extents and sizes, each freed before the next is made; Open MPI usually makes the next one
+ * at the same address. */
 static void types_at_one_place(void)
 {
     enum { BLOCKS = 6, TIMES = 40 };
@@ -125,7 +127,7 @@ static void accumulates(void)
         pairs[0].value = pairs[1].value = 100;
         pairs[0].place = pairs[1].place = -1;
     }
-    /* These have a gap inside, which stays as it is. */
+    /* These pairs have a gap inside, which does not change. */
     struct { short value, gap; int place; } few[4], *fews = (void *) (base + 210);
     for (int i = 0; i < 4; ++i) {
         few[i].value = (short) (world_rank + i);
@@ -158,7 +160,7 @@ static void accumulates(void)
         CHECK(*zs == TIMES * world_size * z, "%g %g", creal(*zs), cimag(*zs));
         CHECK(*wides == world_size, "%Lg", *wides);
     }
-    /* Each operation on a number, and those that take the target's value as it is. */
+    /* Each operation on a number, and the operations that keep the target's value. */
     struct { MPI_Op op; int64_t from, by, result; } table[] = {
         {MPI_SUM, 5, 3, 8},   {MPI_PROD, 5, 3, 15}, {MPI_MIN, 5, 3, 3},   {MPI_MAX, 5, 3, 5},    {MPI_LAND, 5, 3, 1},
         {MPI_LOR, 0, 3, 1},   {MPI_LXOR, 5, 3, 0},  {MPI_BAND, 5, 3, 1},  {MPI_BOR, 5, 3, 7},    {MPI_BXOR, 5, 3, 6},
@@ -178,7 +180,7 @@ static void accumulates(void)
         CHECK(found[i] == table[i].from, "operation %d fetched %ld", i, (long) found[i]);
         CHECK(words[i] == table[i].result, "operation %d made %ld", i, (long) words[i]);
     }
-    /* Elements that do not lie at whole elements from each other. */
+    /* The distance of these elements is not a multiple of their size. */
     MPI_Datatype odd;
     int lengths[2] = {1, 1};
     MPI_Aint places[2] = {0, 13};
@@ -226,7 +228,7 @@ static void passive(void)
     long double wide = 1;
     MPI_Raccumulate(&wide, 1, MPI_LONG_DOUBLE, to, 4, 1, MPI_LONG_DOUBLE, MPI_SUM, win, requests + 5);
     MPI_Waitall(6, requests, MPI_STATUSES_IGNORE);
-    /* A request that the program lets go before it is complete. */
+    /* The program frees this request before it is complete. */
     MPI_Rput(&put, 1, MPI_DOUBLE, next, 60 + world_rank, 1, MPI_DOUBLE, win, requests);
     MPI_Request_free(requests);
     MPI_Rput(&put, 1, MPI_DOUBLE, next, 80 + world_rank, 1, MPI_DOUBLE, win, requests);
@@ -245,7 +247,7 @@ static void passive(void)
     CHECK(base[40 + last] == 3 && base[60 + last] == 3 && base[80 + last] == 3, "%g %g %g", base[40 + last], base[60 + last], base[80 + last]);
     MPI_Win_unlock(world_rank, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    /* A number that locks alone protect. */
+    /* Only locks protect this number. */
     for (int i = 0; i < TIMES; ++i) {
         double number;
         MPI_Win_lock(MPI_LOCK_EXCLUSIVE, to, 0, win);
@@ -322,7 +324,7 @@ static void errors(void)
     CHECK(MPI_SUCCESS != before, "a get before the window: class %d", before);
     MPI_Win_unlock_all(win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_ARE_FATAL);
-    /* If memory is not mapped here, MPI wants no bytes and no error. */
+    /* If memory is not mapped here, MPI requires no bytes and no error. */
     for (int rank = MPI_PROC_NULL; rank < world_size; rank = rank < 0 ? 0 : rank + 1) {
         MPI_Aint bytes;
         int unit;
@@ -367,7 +369,7 @@ static void dynamic(void)
         MPI_Accumulate(&one, 1, MPI_DOUBLE, next, theirs[i], 1, MPI_DOUBLE, MPI_SUM, win);
         MPI_Win_flush(next, win);
     }
-    /* One call for memory that was attached in two parts. */
+    /* One call accesses memory that was attached in two parts. */
     double both[6] = {1, 2, 3, 4, 5, 6}, read[6] = {0}, added[6] = {0};
     MPI_Put(both, 6, MPI_DOUBLE, next, theirs[10] + 40, 6, MPI_DOUBLE, win);
     MPI_Win_flush(next, win);
@@ -388,7 +390,8 @@ static void dynamic(void)
         CHECK(memory[i][0] == 1 && memory[i][1] == 100 * last + i, "region %d: %g %g", i, memory[i][0], memory[i][1]);
         MPI_Win_detach(win, memory[i]);
     }
-    /* No bytes, twice: each is detached once, whatever is attached beside them. */
+    /* Zero bytes are attached twice: each attachment is detached once, whatever is
+     * attached beside it. */
     for (int i = 0; i < 2; ++i) MPI_Win_attach(win, memory[1], 0);
     MPI_Win_attach(win, memory[0], sizeof memory[0]);
     for (int i = 0; i < 2; ++i) MPI_Win_detach(win, memory[1 - i]);
@@ -399,7 +402,7 @@ static void dynamic(void)
     double x = 0;
     MPI_Win_lock_all(0, win);
     int detached = class_of(MPI_Put(&x, 1, MPI_DOUBLE, next, theirs[0], 1, MPI_DOUBLE, win));
-    /* If a message carries the put, the target refuses it. */
+    /* If a message carries the put, the target refuses the put. */
     if (MPI_SUCCESS == detached) detached = class_of(MPI_Win_flush(next, win));
     CHECK(MPI_ERR_RMA_RANGE == detached, "a put to memory that was detached: class %d", detached);
     MPI_Win_unlock_all(win);
@@ -421,13 +424,15 @@ int main(int argc, char **argv)
     try_window();
     free(memory);
     dynamic();
-    /* Ranks whose windows differ, one without memory; and a window of one process. */
+    /* The windows of the ranks differ, and one has no memory; a further window has one
+     * process. */
     double *few = calloc(world_size, sizeof *few);
     int unit = world_rank % 2 ? 4 : 8;
     MPI_Aint bytes = 0 == world_rank ? 0 : (world_rank + 1) * sizeof *few;
     MPI_Win_create(0 == world_rank ? NULL : few, bytes, unit, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     served(win);
-    /* MPI_PROC_NULL is the lowest rank that has memory, which need not be mapped here. */
+    /* MPI_PROC_NULL stands for the lowest rank with memory, which need not be mapped
+     * here. */
     MPI_Aint of_first;
     double *at;
     MPI_Win_shared_query(win, MPI_PROC_NULL, &of_first, &unit, &at);

@@ -1,5 +1,6 @@
-/* Every call of a window with memory of a CUDA device: windows of each flavour with memory on the device, on the host, and on both, and
- * buffers on each. The bytes of the window and of the buffers are compared with what the calls make in host memory. */
+/* Every call of a window with memory of a CUDA device: windows of each flavour with memory on the device, on
+ * the host, and on both, and buffers on each. The bytes of the window and of the buffers are compared with
+ * the results of the same calls on host memory. */
 #include <complex.h>
 #include <stddef.h>
 
@@ -18,11 +19,11 @@ typedef struct {
     const char *name;
     MPI_Win win;
     Memory memory;
-    MPI_Aint *bases; /* what displacements are added to, of each rank */
+    MPI_Aint *bases; /* the base address of each rank, to which displacements are added */
 } Window;
 
 static int next, last;
-static int on_device; /* where buffers are */
+static int on_device; /* whether buffers are on the device */
 
 static char pattern(int rank, size_t i, int salt)
 {
@@ -49,7 +50,7 @@ static MPI_Aint at(const Window *w, int rank, size_t offset)
     return w->bases[rank] + (MPI_Aint) offset;
 }
 
-/* Blocks of 5 every 12 bytes, and blocks at no regular distance. */
+/* Blocks of 5 bytes every 12 bytes, and blocks at irregular distances. */
 static void types(MPI_Datatype *rows, MPI_Datatype *places)
 {
     int lengths[4] = {3, 1, 6, 90}, where[4] = {1, 10, 12, 300};
@@ -59,7 +60,7 @@ static void types(MPI_Datatype *rows, MPI_Datatype *places)
     MPI_Type_commit(places);
 }
 
-/* Packed bytes as the elements of the type, or back. */
+/* Converts packed bytes to the elements of the type, or back. */
 static void spread(char *image, const char *packed, MPI_Datatype type)
 {
     int size, position = 0;
@@ -81,7 +82,7 @@ static char *transferred(int rank)
     MPI_Pack(out + 9, 1, places, packed, 100, &position, MPI_COMM_SELF);
     CHECK(100 == position, "%d", position);
     spread(image + PLACES, packed, places);
-    /* Requests. */
+    /* Operations with requests. */
     memcpy(image + PLACES + 5000, out + 77, 333);
     free(packed);
     free(out);
@@ -112,7 +113,7 @@ static void transfers(Window *w)
     MPI_Win_flush(next, w->win);
     MPI_Rget(few.at + 50000, 100, MPI_BYTE, next, at(w, next, PLACES), 1, places, w->win, &request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    /* One's own memory, where nobody puts anything. */
+    /* A rank's own memory, to which no rank puts. */
     MPI_Get(few.at + 60000, 64, MPI_BYTE, world_rank, at(w, world_rank, PLACES + 9000), 64, MPI_BYTE, w->win);
     MPI_Win_unlock_all(w->win);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -139,7 +140,7 @@ static void transfers(Window *w)
 
 typedef struct { double value; int place; } Pair;
 
-/* The elements that accumulates change; what they fetch lies in as many. */
+/* The elements that accumulates change; the fetched values lie in an equal structure. */
 typedef struct {
     int64_t sums[300], strided[64], fetched, swapped, requested, odd;
     double doubles[40];
@@ -175,7 +176,8 @@ static void elements(Elements *of, int rank, int salt)
 
 #define AT(member) offsetof(Elements, member)
 
-/* What `accumulates` makes of the elements of a rank, and what the rank before it fetches. */
+/* The effect of `accumulates` on the elements of a rank, and the values that the previous
+ * rank fetches. */
 static void accumulated(Elements *of, Elements *old, int rank)
 {
     int from = (rank + world_size - 1) % world_size;
@@ -195,7 +197,7 @@ static void accumulated(Elements *of, Elements *old, int rank)
     for (int i = 0; i < 9; i++)
         if (by.shorts[i] > of->shorts[i]) of->shorts[i] = by.shorts[i];
     for (int i = 0; i < 3; i++) {
-        /* The bytes between the values of an element are nobody's. */
+        /* The bytes between the values of an element are undefined. */
         old->pairs[i].value = of->pairs[i].value;
         old->pairs[i].place = of->pairs[i].place;
         if (by.pairs[i].value < of->pairs[i].value ||
@@ -254,7 +256,7 @@ static void accumulates(Window *w)
     Elements wanted, old, unused, found;
     accumulated(&wanted, &unused, world_rank);
     take(&w->memory, 0, &found, sizeof found);
-    /* Long doubles have bytes without a value. */
+    /* Long doubles have padding bytes. */
     CHECK(found.wides[0] == wanted.wides[0] && found.wides[1] == wanted.wides[1], "%Lg", found.wides[0]);
     CHECK(0 == memcmp(&found, &wanted, AT(pairs)), "the window's elements");
     for (int i = 0; i < 3; i++)
@@ -276,7 +278,7 @@ static void accumulates(Window *w)
     release(&compared);
 }
 
-/* Accumulates of all ranks on the same elements, in fences. */
+/* All ranks accumulate on the same elements, between fences. */
 static void together(Window *w)
 {
     enum { TIMES = 40 };
@@ -333,7 +335,7 @@ static void mixed(Window *w)
     CHECK(0 == memcmp(found, others + 5000, 3000), "what was got in parts");
     MPI_Accumulate(MPI_BOTTOM, 1, type, next, at(w, next, 8000), 3000, MPI_BYTE, MPI_BXOR, w->win);
     MPI_Win_fence(0, w->win);
-    /* Its operands are what the rank before this one got from here. */
+    /* The operands are the bytes that the previous rank got from here. */
     for (int i = 0; i < 3000; i++) mine[8000 + i] ^= pattern(world_rank, (size_t) (5000 + i), 7);
     same("the window", &w->memory, mine);
     for (int i = 0; i < 3; i++) release(parts + i);

@@ -1,5 +1,6 @@
-/* A rank is killed while another has an epoch open to it: the calls that need it return an error, and nothing hangs. Ends by itself, so
- * that Open MPI's own end, which waits for all ranks, is not part of it. mpirun has to look away (--enable-recovery). */
+/* A rank is killed while another has an open epoch to it: the calls that need the killed rank return an
+ * error, and no call hangs. The program exits by itself, because Open MPI's own end waits for all ranks.
+ * mpirun has to ignore the killed rank (--enable-recovery). */
 #include "check.h"
 
 #include <signal.h>

@@ -1,6 +1,6 @@
-/* Device memory that windows refuse, and memory that is not what it seems: managed and pinned memory, memory of another
- * context, an allocation in the place of another, memory that is freed while a window has it, windows that lie elsewhere than their info
- * says, buffers that end beyond their allocation. */
+/* Device memory that windows refuse, and unusual memory: managed and pinned memory, memory of another
+ * context, an allocation in the place of another, memory that is freed while a window uses it, windows in
+ * another place than their info says, buffers that end beyond their allocation. */
 #include "device.h"
 
 enum { BYTES = 64 << 10 };
@@ -24,7 +24,7 @@ static MPI_Info device_number(int number)
     return info;
 }
 
-/* A window with host memory, and a put of a buffer's bytes to it and back. */
+/* A window with host memory; a buffer's bytes are put to it and read back. */
 static void round_trip(const char *what, char *buffer)
 {
     char *mine = bytes(world_rank, 1), *base;
@@ -79,7 +79,7 @@ static void managed_and_pinned(void)
     free(theirs);
 }
 
-/* Memory that was freed, and other memory at its address: as long, and shorter. */
+/* Memory was freed, and other memory has its address: of the same length, and shorter. */
 static void freed(void)
 {
     CUdeviceptr first, other;
@@ -119,7 +119,7 @@ static void another_context(void)
     free(theirs);
 }
 
-/* Memory that the program frees while a window has it: operations fail, and nothing else does. */
+/* The program frees memory while a window uses it: only the operations on it fail. */
 static void freed_under_a_window(void)
 {
     Memory gone = memory(BYTES, 1), there = memory(BYTES, 1);
@@ -146,7 +146,7 @@ static void freed_under_a_window(void)
     free(theirs);
 }
 
-/* Windows that cannot be made, on all ranks alike. */
+/* Windows that cannot be made on any rank. */
 static void windows(void)
 {
     Memory memory_of = memory(BYTES, 1);
@@ -160,11 +160,11 @@ static void windows(void)
     CHECK(MPI_SUCCESS != MPI_Win_create(memory_of.at, 2 * BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "more than the allocation");
     char *of_host = malloc(BYTES);
     CHECK(MPI_SUCCESS != MPI_Win_create(of_host, BYTES, 1, first, MPI_COMM_WORLD, &win), "memory of the host as a device's");
-    /* And one that can. */
+    /* This window can be made. */
     CHECK(MPI_SUCCESS == MPI_Win_create(memory_of.at, BYTES, 1, first, MPI_COMM_WORLD, &win), "a window");
     served(win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    /* A buffer that ends beyond its allocation; the epoch goes on. */
+    /* A buffer ends beyond its allocation; the epoch goes on. */
     Memory few = memory(100, 1);
     char *mine = bytes(world_rank, 4), *theirs = bytes(last, 4), *found = malloc(BYTES);
     fill(&few, 0, mine, 100);
@@ -177,7 +177,7 @@ static void windows(void)
     take(&memory_of, 0, found, BYTES);
     CHECK(0 == memcmp(found + BYTES - 100, theirs, 100), "the bytes of the put");
     MPI_Win_free(&win);
-    /* Attached beyond its allocation. */
+    /* The attached range ends beyond its allocation. */
     MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     CHECK(MPI_SUCCESS != MPI_Win_attach(win, memory_of.at, 2 * BYTES), "more than the allocation");
@@ -195,7 +195,7 @@ static void windows(void)
     free(found);
 }
 
-/* At level 1 memory of devices is refused, in windows and in calls; that of the host goes on. */
+/* At level 1, windows and calls refuse device memory; host memory still works. */
 static void level_1(void)
 {
     Memory memory_of = memory(BYTES, 1);
@@ -233,7 +233,7 @@ int main(int argc, char **argv)
     last = (world_rank + world_size - 1) % world_size;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (argc > 1 && 0 == strcmp(argv[1], "off")) {
-        /* Windows of the host go on, and none is on a device. */
+        /* Windows of the host still work, and no window is on a device. */
         begin_device();
         MPI_Info info = device_number(0);
         char *base;

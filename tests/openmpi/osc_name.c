@@ -1,4 +1,5 @@
-/* Which component serves windows, by their names: osc_name PREFIX. The windows work, whoever serves them. */
+/* Checks which component serves windows: osc_name PREFIX expects window names that begin with PREFIX. The windows work with
+ * every component. */
 #include "check.h"
 
 static void try_window(MPI_Win win, int64_t *base, const char *prefix)

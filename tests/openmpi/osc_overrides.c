@@ -1,4 +1,5 @@
-/* The functions of openmpi_ofi_rs.h: the level of device support, and copy functions of the program, set before and after MPI_Init.
+/* The functions of openmpi_ofi_rs.h: the level of device support, and the program's copy functions, set
+ * before and after MPI_Init.
  *
  *   osc_overrides [LEVEL]        a device is copied by the program's functions where the level is 2, as it is unless given
  *   osc_overrides absent         the component is not there */
@@ -30,9 +31,9 @@ _Static_assert(MPIX_DEVICE_KIND_HOST == BTL_HMEM_SYSTEM && MPIX_DEVICE_KIND_CUDA
 enum { BYTES = 96 << 10 };
 
 static int next, last;
-static unsigned long long copies[2]; /* from the device, to it */
+static unsigned long long copies[2]; /* from the device, to the device */
 
-/* One run at a time, by the driver. Threads of the component may call. */
+/* Copies one run at a time through the driver. Threads of the component may call this. */
 static ssize_t copied(char *flat, size_t size, const struct iovec *runs, const uint32_t *kinds, size_t count, uint64_t offset, int to)
 {
     size_t done = 0;
@@ -85,7 +86,7 @@ static const MPIX_Device_overrides mine = {MPIX_DEVICE_OVERRIDES, .copy_from_hme
 static const MPIX_Device_overrides unknown = {MPIX_DEVICE_OVERRIDES, .copy_from_hmem_iov = knows_no_kind_from,
                                               .copy_to_hmem_iov = knows_no_kind_to};
 
-/* The attribute, and the variable of MPI_T. */
+/* Checks the attribute, and the variable of MPI_T. */
 static void level_is(int wanted)
 {
     int key = MPI_KEYVAL_INVALID, again, *level, found = 0, given, count;
@@ -112,7 +113,8 @@ static void level_is(int wanted)
     CHECK((int) read[0] == wanted && (read[1] > 0) == (wanted > 1), "level %llu, %llu devices", read[0], read[1]);
 }
 
-/* Every rank puts its bytes to the next one and gets them back, from and to memory of the device; `salt` makes them others. */
+/* Every rank puts its bytes to the next rank and gets them back, from and to device memory; `salt` changes
+ * the bytes. */
 static void round_trip(MPI_Win win, Memory *of_window, Memory *buffer, int salt)
 {
     char *bytes = malloc(BYTES), *theirs = malloc(BYTES);
@@ -139,24 +141,24 @@ static void functions(void)
     Memory of_window = memory(BYTES, 1), buffer = memory(BYTES, 1);
     unsigned long long before[2];
     MPI_Win win;
-    /* Set before MPI_Init. */
+    /* The functions were set before MPI_Init. */
     MPI_Win_create(of_window.at, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
     served(win);
     round_trip(win, &of_window, &buffer, 1);
     CHECK(copies[0] > 0 && copies[1] > 0, "%llu and %llu copies by the program", copies[0], copies[1]);
-    /* The transport's own. */
+    /* The transport's own functions are used. */
     CHECK(MPI_SUCCESS == MPIX_Set_device_overrides(NULL), "none");
     MPI_Barrier(MPI_COMM_WORLD);
     memcpy(before, copies, sizeof before);
     round_trip(win, &of_window, &buffer, 2);
     CHECK(0 == memcmp(before, copies, sizeof before), "copies by the program's functions, which are not set");
     MPI_Barrier(MPI_COMM_WORLD);
-    /* And those of the program again, for a window that exists. */
+    /* The program's functions are set again, for an existing window. */
     CHECK(MPI_SUCCESS == MPIX_Set_device_overrides(&mine), "the program's");
     MPI_Barrier(MPI_COMM_WORLD);
     round_trip(win, &of_window, &buffer, 3);
     CHECK(copies[0] > before[0] && copies[1] > before[1], "no copy by the program");
-    /* A kind that no function knows. */
+    /* No function supports this kind. */
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(MPI_SUCCESS == MPIX_Set_device_overrides(&unknown), "functions that know no kind");

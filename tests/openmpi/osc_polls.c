@@ -1,5 +1,6 @@
-/* A program that polls by calls of windows alone, in each way that there is, while a long message to it waits for its progress: what it
- * polls for comes only after the message has left the sender. The script that runs it bounds the time. */
+/* A program polls only with calls of windows, in each possible way, while a long message to it waits for its
+ * progress. The awaited event comes only after the message has left the sender. The script that runs this
+ * program bounds the time. */
 #include "check.h"
 
 enum { BIG = 4 << 20 };
@@ -9,7 +10,7 @@ typedef enum { SYNC, FETCH, GET, LOCK, RGET, TEST, WAYS } Way;
 static MPI_Win win;
 static int64_t *base;
 
-/* Whether the other rank has set this one's flag. */
+/* Whether the other rank has set this rank's flag. */
 static int is_set(Way way)
 {
     int64_t found = 0, none = 0;

@@ -1,20 +1,20 @@
-/* Random operations on windows of the component osc against a model: osc_random SEED ROUNDS. In the memory of each rank every other
- * rank has a part of its own, of which it knows each word at any time, so that what it fetches, and at the end of a round what
- * lies there, has one right value. Counters that all raise must have the sum of what all added. Buffers are overwritten as soon as
- * MPI says that they may be.
+/* Random operations on windows of the component osc against a model: osc_random SEED ROUNDS. In the memory of
+ * each rank, every other rank has its own part and knows the value of each of its words. Therefore each
+ * fetched value, and each word at the end of a round, has exactly one correct value. Counters that all ranks
+ * increment must equal the sum of all increments. Buffers are overwritten as soon as MPI permits it.
  *
- * MPI orders accumulates of one rank to one place and nothing else, so a put or get meets no word that was touched since the last
- * flush, and an accumulate none that a put or get has touched. */
+ * MPI orders only accumulates of one rank to one place. A put or get therefore never accesses a word that was
+ * accessed since the last flush, and an accumulate never accesses a word that a put or get has accessed. */
 #include "check.h"
 
 enum {
-    WORDS = 96,            /* of a zone */
+    WORDS = 96,            /* words of a zone */
     ZONES = 4,             /* int64, double, int32 in pairs, int64 at odd addresses */
     PART = (ZONES * WORDS + 1) * 8,
     COUNTERS = 4,
-    MOST = 16,             /* words of an operation */
+    MOST = 16,             /* maximum words of an operation */
     PENDING = 64,
-    OPERATIONS = 60,       /* of an epoch, at most */
+    OPERATIONS = 60,       /* maximum operations of an epoch */
 };
 
 typedef enum { LOCK_ALL, LOCK, FENCE, GROUPS, EPOCHS } Epoch;
@@ -22,7 +22,7 @@ typedef enum { CLEAN, MOVED, ADDED } Touch;
 
 static MPI_Win win;
 static char *memory;
-static MPI_Aint *bases;         /* of the ranks, in a dynamic window; else 0 */
+static MPI_Aint *bases;         /* the addresses of the ranks in a dynamic window; otherwise 0 */
 static size_t part_bytes;
 static int64_t (*model)[ZONES][WORDS];
 static unsigned char (*touched)[ZONES][WORDS];
@@ -38,7 +38,7 @@ static uint64_t next_of(uint64_t *state)
     return *state >> 11;
 }
 
-/* Of this rank, and of all ranks alike. */
+/* A random number of this rank, and a random number that is equal on all ranks. */
 static int pick(int below) { return (int) (next_of(&own_state) % (uint64_t) below); }
 static int agree(int below) { return (int) (next_of(&common_state) % (uint64_t) below); }
 
@@ -56,7 +56,7 @@ static MPI_Datatype type_of(int zone)
 
 static size_t size_of(int zone) { return 2 == zone ? 4 : 8; }
 
-/* Values are small whole numbers, which all types hold exactly. */
+/* Values are small whole numbers, which all types represent exactly. */
 static void store(void *at, int zone, int64_t value)
 {
     double real = (double) value;
@@ -74,7 +74,7 @@ static int64_t load(const void *at, int zone)
     return memcpy(&value, at, 8), value;
 }
 
-/* Where a word of this rank's part lies in a target's memory. */
+/* The offset of a word of this rank's part in a target's memory. */
 static size_t offset_of(int origin, int zone, int word)
 {
     return COUNTERS * 8 + (size_t) origin * PART + (size_t) zone * WORDS * 8 + (3 == zone) + (size_t) word * size_of(zone);
@@ -82,7 +82,7 @@ static size_t offset_of(int origin, int zone, int word)
 
 static MPI_Aint place(int target, size_t offset) { return bases[target] + (MPI_Aint) offset; }
 
-/* A buffer of an operation, and what it must hold in the end. */
+/* A buffer of an operation, and its expected final content. */
 typedef struct {
     int is_used, is_result, target, zone, count;
     int64_t expected[MOST];
@@ -102,7 +102,7 @@ static void look(Buffer *of)
     memset(of->bytes, 0xAB, sizeof of->bytes);
 }
 
-/* Everything is complete, to a target or to all (-1). */
+/* All operations to a target, or to all targets (-1), are complete. */
 static void completed(int target)
 {
     for (int i = 0; i < PENDING; ++i) {
@@ -135,7 +135,8 @@ static Buffer *buffer(int target, int zone, int count, int is_result)
     return of;
 }
 
-/* The words of an operation: where each lies, and a type that describes them from the first on. */
+/* The words of an operation: their places, and a type that describes them relative to the
+ * first. */
 typedef struct {
     int zone, count, words[MOST];
     MPI_Datatype type;
@@ -184,7 +185,8 @@ static int64_t combine(MPI_Op op, int64_t old, int64_t by)
     return old;
 }
 
-/* A request is waited for at once: then a result is there, and an operand may change. */
+/* Waits for a request immediately: the result has then arrived, and the operand may
+ * change. */
 static void wait_for(MPI_Request *request, Buffer *operand, Buffer *result)
 {
     if (pick(2)) {
@@ -260,7 +262,7 @@ static void operate(int target)
             MPI_Accumulate(operand->bytes, count, element, target, to, at.items, at.type, op, win);
         } else if (1 == count && !asks && pick(2)) {
             if (3 != zone && 1 != zone && 0 == pick(3) && MPI_NO_OP == op) {
-                /* A swap that finds what is there. */
+                /* The comparand equals the present value, so the swap succeeds. */
                 int64_t old = result->expected[0];
                 store(result->bytes + 8, zone, old);
                 model[target][zone][at.words[0]] = by[0];
@@ -284,7 +286,7 @@ static void operate(int target)
         added[target][counter] += 1;
     }
     if (may_flush && 0 == pick(8)) {
-        /* Operands may change, and what was fetched is there. */
+        /* Operands may change, and fetched values have arrived. */
         int all = pick(2);
         if (all) MPI_Win_flush_local_all(win);
         else MPI_Win_flush_local(target, win);
@@ -331,7 +333,7 @@ static void epoch(Epoch kind)
     completed(-1);
 }
 
-/* Compares the memory of each rank with the values that its owners expect. */
+/* Compares the memory of each rank with the values that the parts' owners expect. */
 static void compare(void)
 {
     size_t words = ZONES * WORDS;
@@ -359,7 +361,7 @@ static void compare(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* A window of some flavour, all of whose words are 0. */
+/* Makes a window of some flavour whose words are all 0. */
 static void make(int flavour)
 {
     char name[MPI_MAX_OBJECT_NAME];

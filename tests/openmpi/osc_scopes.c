@@ -1,5 +1,5 @@
-/* Windows of a process alone, of the ranks of a node, and of all ranks, one after the other and at the same time: osc/ofi_rs opens a
- * provider for the last alone, and only where there are several nodes. */
+/* Windows of a single process, of the ranks of a node, and of all ranks, one after the other and at the same
+ * time: osc/ofi_rs opens a provider only for the last, and only if there are several nodes. */
 #include "check.h"
 
 typedef struct {
@@ -24,7 +24,7 @@ static Window make(MPI_Comm comm)
     return made;
 }
 
-/* Puts to the next rank, and adds at the first. */
+/* Puts to the next rank, and adds to the first rank. */
 static void use(const Window *w, int64_t turn, int64_t *sum)
 {
     int64_t word = 1000 * turn + w->rank, found = -1, one = 1;
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
         for (int turn = 0; turn < TURNS; turn++)
             for (int i = 0; i <= made; i++) use(&windows[i], turn, &sum);
     }
-    /* Another window of the node, when the provider is open. */
+    /* Another window of the node, made while the provider is open. */
     windows[3] = make(comms[1]);
     for (int turn = 0; turn < TURNS; turn++) use(&windows[3], turn, &sum);
     end(&windows[3], comms[1], TURNS);

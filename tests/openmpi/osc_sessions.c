@@ -1,5 +1,6 @@
-/* Windows of MPI sessions (5.0, 6.0): one begins after another has ended, so that Open MPI starts again in a process whose
- * libraries stay; and one with MPI_THREAD_MULTIPLE begins beside one without, whose window threads then call too. */
+/* Windows of MPI sessions (5.0, 6.0): one session begins after another has ended, so that Open MPI starts
+ * again in a process whose libraries stay. A session with MPI_THREAD_MULTIPLE begins beside one without it,
+ * and threads then call the latter's window too. */
 #include "check.h"
 
 #include <pthread.h>

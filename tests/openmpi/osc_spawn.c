@@ -1,5 +1,6 @@
-/* Windows of two jobs: osc_spawn [without]. The first job spawns another, and all make windows over the merged communicator.
- * `without`: the second job does not have the component osc/ofi_rs, so others serve them. */
+/* Windows of two jobs: osc_spawn [without]. The first job spawns another, and all make windows over the
+ * merged communicator. With `without`, the second job lacks the component osc/ofi_rs, so other components
+ * serve the windows. */
 #include "check.h"
 
 static void try_window(MPI_Win win, int64_t *base, MPI_Comm comm, int is_served)
@@ -34,7 +35,7 @@ int main(int argc, char **argv)
     int is_parent = MPI_COMM_NULL == between;
     int64_t own[2] = {0}, *base;
     MPI_Win win;
-    /* A window of one job comes first, at the parents. */
+    /* The parents first make a window of their own job. */
     if (is_parent) {
         MPI_Win_create(own, sizeof own, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
         try_window(win, own, MPI_COMM_WORLD, 1);

@@ -1,5 +1,5 @@
-/* Threads that call one window of the component osc at the same time, and wait for requests of their own; windows on overlapping
- * communicators; hints. */
+/* Threads call one window of the component osc at the same time and wait for their own requests; windows on
+ * overlapping communicators; hints. */
 #include "check.h"
 
 #include <pthread.h>
@@ -20,7 +20,7 @@ static void *work(void *number)
         if (i % 2) MPI_Wait(&request, MPI_STATUS_IGNORE);
         else for (int done = 0; !done;) MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         CHECK(found == target * 100 + own, "thread %d: %ld", own, (long) found);
-        /* Types of this thread and of others come and go. */
+        /* Types of this thread and of others are made and freed. */
         int64_t pair[2] = {-1, -1};
         int stride = 1 + (i + own) % 2;
         MPI_Datatype apart;
@@ -85,7 +85,7 @@ int main(int argc, char **argv)
         MPI_Win_free(windows + i);
     }
     MPI_Comm_free(&half);
-    /* A hint of every rank, and one of some ranks only. */
+    /* A hint of every rank, and a hint of some ranks only. */
     for (int all = 0; all < 2; ++all) {
         MPI_Info info;
         MPI_Info_create(&info);

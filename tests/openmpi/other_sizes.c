@@ -1,11 +1,11 @@
-/* Preloaded, it makes a structure of Open MPI's core library larger, as CUDA support does: the class that describes the
- * structure is this one, a copy of the library's own except for the size. */
+/* When preloaded, it makes a structure of Open MPI's core library larger, as CUDA support does: this class
+ * describes the structure, and is a copy of the library's class except for the size. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
 
-/* As in opal_object.h. */
+/* The same structure as in opal_object.h. */
 struct opal_class {
     const char *name;
     struct opal_class *parent;

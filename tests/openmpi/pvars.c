@@ -1,5 +1,5 @@
-/* The performance variables of the component that serves the window, or of the one below osc/rdma: their counters grow by what
- * the program does. */
+/* The performance variables of the component that serves the window, or of the component below osc/rdma:
+ * their counters grow with the program's operations. */
 #include "check.h"
 
 #define PUTS 50
@@ -7,7 +7,8 @@
 /* The beginning of the variables' names. */
 static const char *prefix = "btl_ofi_";
 
-/* A variable's index, by the end of its name; the beginning is the component's name. */
+/* A variable's index, by the end of its name; the name begins with the component's
+ * name. */
 static int find(const char *end)
 {
     int count = 0, found = -1;
@@ -83,7 +84,7 @@ int main(int argc, char **argv)
         all += by;
         moved += value(session, bytes[i]);
     }
-    /* The locks of the window are operations, too. */
+    /* The locks of the window count as operations too. */
     CHECK(all >= PUTS && all < 4 * PUTS, "%llu operations were counted for %d puts", all, PUTS);
     CHECK(moved >= 8 * PUTS, "%llu bytes were counted for %d puts of 8 bytes", moved, PUTS);
     CHECK(value(session, polls) > 0, "no progress was counted");
@@ -92,7 +93,7 @@ int main(int argc, char **argv)
     MPI_Win_unlock_all(win);
     MPI_T_pvar_session_free(&session);
     MPI_Win_free(&win);
-    /* Open MPI 4.1 crashes where MPI_T ends last, with its own components, too. */
+    /* Open MPI 4.1 crashes if MPI_T ends last, with its own components too. */
     MPI_T_finalize();
     finish("pvars");
     return 0;

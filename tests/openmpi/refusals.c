@@ -1,9 +1,9 @@
-/* Calls the component's table as Open MPI does where the component has no messages or no room, or has not added the sender.
- * Usage: refusals PART. Parts, all with two ranks:
- *   mode     btl_ofi_mode 0: a descriptor is asked for, as osc/rdma of 5.0 does for windows by messages
- *   room     btl_ofi_mode 2: more long transfers to one peer than the transport takes, as pml/ob1 may have them
- *   release  btl_ofi_mode 2: a peer is released while long transfers to it wait for room
- *   sender   btl_ofi_mode 2, 5.0 and later: a request of active-message RDMA from a process that was not added */
+/* Calls the component's table as Open MPI does if the component has no messages or no room, or has not added
+ * the sender. Usage: refusals PART. Parts, all with two ranks: mode btl_ofi_mode 0: a descriptor is asked
+ * for, as osc/rdma of 5.0 does for windows by messages room btl_ofi_mode 2: more long transfers to one peer
+ * than the transport takes, as pml/ob1 may have them release btl_ofi_mode 2: a peer is released while long
+ * transfers to it wait for room sender btl_ofi_mode 2, 5.0 and later: a request of active-message RDMA from a
+ * process that was not added */
 #include "opal_config.h"
 
 #include "opal/constants.h"
@@ -49,7 +49,7 @@ static void report(mca_btl_base_module_t *from, int32_t flags, opal_proc_t *proc
     reports++;
 }
 
-/* A descriptor without bytes would be written to. */
+/* Open MPI would write to a descriptor without bytes. */
 static void no_messages(void)
 {
     CHECK(!(btl->btl_flags & MCA_BTL_FLAGS_SEND), "run with btl_ofi_mode 0");
@@ -69,7 +69,7 @@ static void done(mca_btl_base_module_t *from, endpoint_t *to, void *local, handl
     unreached += OPAL_ERR_UNREACH == status;
 }
 
-/* Posts so many transfers, of which none is refused. */
+/* Posts `many` transfers; none may be refused. */
 static void crowd(int many, bool puts, char *local, window_t *theirs)
 {
     complete = unreached = 0;
@@ -92,7 +92,7 @@ static handle_t *expose(char *memory, window_t *mine)
     return handle;
 }
 
-/* More transfers than the transport takes. */
+/* Posts more transfers than the transport accepts. */
 static void no_room(void)
 {
     static char window[LONG], local[LONG];
@@ -142,7 +142,7 @@ static void request(mca_btl_base_module_t *from, const mca_btl_base_receive_desc
     requests++;
 }
 
-/* A request, with a descriptor that the component has back at once. */
+/* Sends a request with a descriptor that the component returns immediately. */
 static void ask(void)
 {
     mca_btl_base_descriptor_t *descriptor = btl->btl_alloc(btl, peer, MCA_BTL_NO_ORDER, 8, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP);

@@ -1,7 +1,8 @@
-/* What MPI_Send has returned from arrives although the sender does not enter MPI again, as over btl/tcp, whose sends are complete
- * when the kernel has them. Rank 0 sends and then waits, outside MPI, until each other rank says by a file that everything
- * came. The parts: the first message to a rank, short ones right behind each other, and longer ones, also to a rank that comes to
- * receive them late. Behind each is a message of a byte. */
+/* A message arrives after MPI_Send has returned, even if the sender does not enter MPI again. This also holds
+ * for btl/tcp, whose sends are complete when the kernel has them. Rank 0 sends and then waits outside MPI,
+ * until a file of each other rank says that everything has arrived. The parts are the first message to a
+ * rank, consecutive short messages, and longer messages, also to a rank that receives them late. A message of
+ * one byte follows each part. */
 #include "check.h"
 #include <time.h>
 #include <unistd.h>
@@ -10,7 +11,7 @@ enum { PARTS = 7, LATE = 5, LONGEST = 120000, LIMIT = 10 };
 
 static const struct { int count, size; } parts[PARTS] = {{1, 8}, {3, 8}, {100, 8}, {1, 15000}, {1, 60000}, {4, LONGEST}, {100, 8}};
 
-/* The file by which a rank says that a part came. */
+/* The file by which a rank reports that a part has arrived. */
 static void name(char *to, size_t size, const char *folder, int part, int rank)
 {
     snprintf(to, size, "%s/%d.%d", folder, part, rank);
@@ -44,7 +45,7 @@ int main(int argc, char **argv)
     char folder[] = "/tmp/sent_alone.XXXXXX";
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(1 < world_size, "run with 2 ranks or more");
-    /* By rank 0's first messages, so they are no part of the rest. */
+    /* The name is part of rank 0's first messages, so they do not count in the rest. */
     CHECK(world_rank || mkdtemp(folder), "a folder");
     for (int part = 0; part < PARTS; ++part) {
         const int count = parts[part].count, size = parts[part].size;

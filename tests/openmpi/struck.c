@@ -1,5 +1,6 @@
-/* Rank 1 is killed or stopped in the middle of epochs of one kind, which all ranks go through without end: the job
- * must end soon. Arguments: the kind, `kill` or `stop`, and when: `+N` before the N-th step, or N microseconds. */
+/* Rank 1 is killed or stopped in the middle of epochs of one kind, which all ranks repeat without end: the
+ * job must end soon. The arguments are the kind, `kill` or `stop`, and the time: `+N` before the N-th step,
+ * or N microseconds. */
 #include "check.h"
 #include <signal.h>
 #include <sys/time.h>
@@ -14,7 +15,7 @@ static int fate;
 static void strike(int unused)
 {
     (void) unused;
-    /* The script takes the time from here. */
+    /* The script measures the time from this line on. */
     static const char said[] = "struck\n";
     ssize_t written = write(1, said, sizeof said - 1);
     (void) written;

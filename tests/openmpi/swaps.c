@@ -1,6 +1,7 @@
-/* All ranks at once raise a word of each rank by compare-and-swap, the own one included. Nothing may be lost, whatever the
- * memory of the window is. osc/rdma makes the same call in different ways: by the component, or, in memory that the ranks of a
- * node share, by loads and stores under a lock. Two ranks that choose differently for one word lose updates. */
+/* All ranks increment a word of each rank, including their own, by compare-and-swap at the same time. No
+ * increment may be lost, whatever the memory of the window is. osc/rdma executes the same call in different
+ * ways: by the component, or, in memory that the ranks of a node share, by loads and stores under a lock. If
+ * two ranks chose differently for one word, updates would be lost. */
 #include "check.h"
 
 enum { ROUNDS = 10000, BYTES = 4096, WORD = 128, LAST = BYTES - 4 };
@@ -56,7 +57,7 @@ int main(int argc, char **argv)
     int of_node;
     MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node);
     MPI_Comm_size(node, &of_node);
-    /* Only the ranks of one node have such memory. */
+    /* Only the ranks of one node have shared memory. */
     if (of_node == world_size) {
         MPI_Win_allocate_shared(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &memory);
         win = window(base, BYTES);

@@ -1,5 +1,6 @@
-/* Calls the component's table as Open MPI may, beyond what its own callers do: processes added twice, one by one and
- * with no place for the bits, left out, released and added again, the dump, and a lock as osc/rdma has them. */
+/* Calls the component's table in ways that Open MPI permits but does not use itself: processes added twice,
+ * one by one, and without room for the bits, left out, released and added again; the dump; and locks as
+ * osc/rdma takes them. */
 #include "opal_config.h"
 
 #include "opal/class/opal_bitmap.h"
@@ -32,7 +33,8 @@ static void done(mca_btl_base_module_t *btl, endpoint_t *peer, void *local, mca_
     *(volatile bool *) context = true;
 }
 
-/* Takes and releases the lock at `word` of the peer, each until it is complete. */
+/* Takes and releases the lock at `word` of the peer, and waits for the completion of
+ * each. */
 static void lock(mca_btl_base_module_t *btl, endpoint_t *peer, uint64_t word, mca_btl_base_registration_handle_t *handle)
 {
     const int64_t exclusive = INT64_MIN;
@@ -59,7 +61,8 @@ static void lock(mca_btl_base_module_t *btl, endpoint_t *peer, uint64_t word, mc
     }
 }
 
-/* Writes a word to the peer, whose handle and address it tells, and looks for the peer's; then takes a lock of the peer. */
+/* Writes a word to the peer, whose handle and address it has learned, and waits for the peer's word; then
+ * takes a lock of the peer. */
 static void exchange(mca_btl_base_module_t *btl, endpoint_t *peer, int64_t mark)
 {
     static volatile int64_t window[WORDS];
@@ -85,7 +88,7 @@ static void exchange(mca_btl_base_module_t *btl, endpoint_t *peer, int64_t mark)
     CHECK(window[8] == mark + other, "the peer's word is %ld", (long) window[8]);
     lock(btl, peer, theirs.at + 128, (mca_btl_base_registration_handle_t *) theirs.handle);
     MPI_Barrier(MPI_COMM_WORLD);
-    /* An early release may still be on its way. */
+    /* An earlier release may still be outstanding. */
     while (0 != window[16]) {
         btl->btl_component->btl_progress();
     }
@@ -103,7 +106,8 @@ int main(int argc, char **argv)
     opal_proc_t *self = opal_proc_local_get(), *other = opal_proc_for_name(name);
     CHECK(other && other != self, "no process %d", 1 - world_rank);
 
-    /* Several at once, with a place for the bits, and an entry that is no process. */
+    /* Several processes in one call, with room for the bits, and an entry that is no
+     * process. */
     opal_proc_t *procs[3] = {self, NULL, other};
     endpoint_t *ends[3] = {NULL, (void *) 8, NULL}, *again[3] = {NULL, (void *) 8, NULL}, *one = NULL;
     opal_bitmap_t reachable;
@@ -116,7 +120,7 @@ int main(int argc, char **argv)
               opal_bitmap_is_set_bit(&reachable, 2), "the bits of who can be reached");
     exchange(btl, ends[2], 100);
 
-    /* Known ones once more, without a place for the bits; one alone; nobody. */
+    /* Known processes again, without room for the bits; one process alone; no process. */
     CHECK(OPAL_SUCCESS == btl->btl_add_procs(btl, 3, procs, again, NULL), "add_procs again");
     CHECK(again[0] == ends[0] && !again[1] && again[2] == ends[2], "a known process got another endpoint");
     CHECK(OPAL_SUCCESS == btl->btl_add_procs(btl, 1, &other, &one, NULL) && one == ends[2], "add_procs of one");
@@ -125,7 +129,8 @@ int main(int argc, char **argv)
     btl->btl_dump(btl, NULL, 1);
     btl->btl_dump(btl, one, 1);
 
-    /* Released by one call, however often it was added; a second release, and that of nobody, do no harm. */
+    /* One call releases the process, however often it was added; a second release, and a release of no
+     * process, do no harm. */
     MPI_Barrier(MPI_COMM_WORLD);
     CHECK(OPAL_SUCCESS == btl->btl_del_procs(btl, 1, &other, &one), "del_procs");
     btl->btl_dump(btl, NULL, 1);
@@ -133,7 +138,7 @@ int main(int argc, char **argv)
     CHECK(OPAL_SUCCESS == btl->btl_del_procs(btl, 2, procs + 1, ends + 1), "del_procs of no process");
     CHECK(OPAL_SUCCESS == btl->btl_del_procs(btl, 0, NULL, NULL), "del_procs of nobody");
 
-    /* And back. */
+    /* The process is added again. */
     MPI_Barrier(MPI_COMM_WORLD);
     one = NULL;
     CHECK(OPAL_SUCCESS == btl->btl_add_procs(btl, 1, &other, &one, NULL) && one, "add_procs after del_procs");

@@ -1,4 +1,5 @@
-/* Several threads of each rank use one window at once: puts to places of their own, and one shared counter. */
+/* Several threads of each rank use one window at the same time: puts to separate places, and one shared
+ * counter. */
 #include "check.h"
 #include <pthread.h>
 

@@ -41,7 +41,7 @@ static void sizes(MPI_Win win, int target)
     }
 }
 
-/* A put must be visible in the target's memory as soon as the origin's flush returned, not only to a later get. */
+/* A put must be visible in the target's memory once the origin's flush returned, not only to a later get. */
 static void visible(MPI_Win win, int target, int source)
 {
     for (int round = 0; round < 50; ++round) {
@@ -128,7 +128,7 @@ int main(int argc, char **argv)
     CHECK(memory && buffer, "no memory");
     MPI_Win win = window(memory, SIZE);
     for (int step = 0; step < world_size; ++step) {
-        sizes(win, (world_rank + step) % world_size); /* step 0: the rank itself */
+        sizes(win, (world_rank + step) % world_size); /* step 0 is the rank itself */
         MPI_Barrier(MPI_COMM_WORLD);
     }
     visible(win, right, left);

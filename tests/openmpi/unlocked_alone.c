@@ -1,12 +1,12 @@
-/* A lock that a rank has released goes to other ranks although the rank does not enter MPI again: rank 1 ends an epoch towards
- * rank 2 and then waits, outside MPI, until rank 3 says by a file that it had the same lock, or until a rank that waited has
- * returned. */
+/* A released lock goes to other ranks although the releasing rank does not enter MPI again. Rank 1 ends an
+ * epoch to rank 2 and then waits outside MPI, until a file of rank 3 says that it had the same lock, or until
+ * a waiting rank has returned. */
 #include "check.h"
 #include <time.h>
 #include <unistd.h>
 
-/* Ranks 0 and 1 are on one node, and 2 and 3 on another: osc/rdma keeps the locks of a node in memory of its own. Rank 0 stays in
- * MPI, because it has the window's global lock. */
+/* Ranks 0 and 1 are on one node, and 2 and 3 on another, because osc/rdma keeps the locks of a node in
+ * separate memory. Rank 0 stays in MPI, because it has the window's global lock. */
 enum { RANKS = 4, ORIGIN = 1, TARGET = 2, NEXT = 3, LIMIT = 10, BYTES = 4096 };
 
 static char folder[] = "/tmp/unlocked_alone.XXXXXX";
@@ -69,7 +69,8 @@ static void locks(int kind)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* Rank 2 exposes its memory, and then is outside MPI until rank 1 could begin its epoch. */
+/* Rank 2 exposes its memory, and then stays outside MPI until rank 1 could begin its
+ * epoch. */
 static void post(void)
 {
     MPI_Group world, others;
@@ -92,7 +93,8 @@ static void post(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The last rank comes to a fence when the others wait there; it does not enter MPI again until they have left it. */
+/* The last rank comes to a fence when the others wait there, and does not enter MPI again until they have
+ * left the fence. */
 static void fence(void)
 {
     static const char *const fenced[RANKS] = {"fenced by 0", "", "fenced by 2", "fenced by 3"};

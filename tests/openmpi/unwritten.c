@@ -1,4 +1,4 @@
-/* Puts bytes that nobody wrote: what valgrind must notice in the component, and nothing else does. */
+/* Puts uninitialised bytes: valgrind must report them in the component, and report no other error. */
 #include "check.h"
 
 int main(int argc, char **argv)

@@ -1,6 +1,6 @@
-/* Two ranks that have put to each other and then only wait, for the seconds that are given, while the script that runs them
- * takes the network away. They print "ready" when the script may do so. The ranks wait for messages that never come;
- * the script bounds the time. */
+/* Two ranks have put to each other and then only wait, for the given number of seconds, while the script that
+ * runs them disconnects the network. They print "ready" when the script may do so. The ranks wait for
+ * messages that never come; the script bounds the time. */
 #include "check.h"
 #include <time.h>
 

@@ -1,7 +1,8 @@
-/* Windows that come and go: freed with operations in flight (they complete first), made again over memory that was
- * given back to the system and mapped anew (no stale registration may serve it), many at once, dynamic, and on
- * communicators of one. With --behind memory alone is given back, by calls to the kernel that Open MPI's hooks do not
- * see: a stale registration is then served, which a check of pages must notice. */
+/* Windows that are made and freed: freed with outstanding operations, which complete first; made again over
+ * memory that was unmapped and mapped anew, which no stale registration may serve; many at the same time;
+ * dynamic; and on communicators of one rank. With --behind, memory alone is unmapped, by calls to the kernel
+ * that Open MPI's hooks do not see. A stale registration is then used, and a check of pages must detect
+ * this. */
 #define _GNU_SOURCE /* syscall */
 #include "check.h"
 #include <sys/mman.h>
@@ -31,8 +32,8 @@ static void freed_in_flight(void)
     free(buffer);
 }
 
-/* Every other way to end an epoch, with nothing between it and the end of the window. Open MPI gives its own lock
- * back by an atomic that may still be under way then. */
+/* Every other way to end an epoch, immediately followed by the end of the window. Open MPI releases its own
+ * lock by an atomic that may still be outstanding then. */
 static void unlocked_in_flight(void)
 {
     enum { PART = 4096, SIZE = 64 * PART };
@@ -42,7 +43,7 @@ static void unlocked_in_flight(void)
     for (int round = 1; round <= 60; ++round) {
         MPI_Win win = window(memory, SIZE);
         memset(buffer, round + world_rank, PART);
-        for (int target = 0; target < world_size; ++target) { /* everybody has a place of his own in every window */
+        for (int target = 0; target < world_size; ++target) { /* each rank has its own place in every window */
             MPI_Aint at = (MPI_Aint) world_rank * 8 * PART;
             if (round % 3 == 0) {
                 MPI_Win_lock(MPI_LOCK_EXCLUSIVE, target, 0, win);
@@ -87,7 +88,7 @@ static void mapped_anew(int behind)
         char *memory = behind ? (char *) syscall(SYS_mmap, place, SIZE, PROT_READ | PROT_WRITE, flags, -1, 0)
                               : mmap(place, SIZE, PROT_READ | PROT_WRITE, flags, -1, 0);
         CHECK(memory != MAP_FAILED, "mmap");
-        place = memory; /* the same address each time, with other pages behind it */
+        place = memory; /* the same address each time, with other pages */
         MPI_Win win = window(memory, SIZE);
         int32_t value = 1000 * round + world_rank, back = -1;
         int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
@@ -123,8 +124,8 @@ static void many_windows(void)
     }
 }
 
-/* osc/rdma of 4.1 waits for ever for a lock that it holds itself, over any transport, when it looks up a region of a
- * dynamic window on another node. */
+/* With 4.1 and any transport, osc/rdma waits forever for a lock that it holds itself, when it looks up a
+ * region of a dynamic window on another node. */
 static int dynamic_would_hang(void)
 {
     MPI_Comm node;

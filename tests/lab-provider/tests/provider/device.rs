@@ -8,8 +8,8 @@ use libfabric_sys as ffi;
 
 use crate::bench::{Bench, close_region as close, good, in_process, quiet};
 
-/// Device memory for tests: pages that cannot be touched at the device's address, and the same
-/// pages where the device's driver would have them.
+/// Device memory for tests: pages that the processor cannot access at the device's address, and the
+/// same pages at the address where the device's driver would map them.
 struct Device {
     address: *mut u64,
     mapped: *mut u64,
@@ -19,7 +19,7 @@ const PAGE: usize = 4096;
 
 impl Device {
     fn new() -> Device {
-        // SAFETY: plain mappings of a file in memory that nobody else has.
+        // SAFETY: the mappings belong to a new memfd that no other code uses.
         unsafe {
             let file = libc::memfd_create(c"device".as_ptr(), 0);
             assert!(file >= 0);
@@ -41,12 +41,14 @@ impl Device {
     }
 
     fn get(&self, word: usize) -> u64 {
-        // SAFETY: inside the page; the provider writes it only while its queue is read.
+        // SAFETY: the word is inside the page; the provider writes the page only while its queue is
+        // read.
         unsafe { self.mapped.add(word).read_volatile() }
     }
 
     fn set(&self, word: usize, value: u64) {
-        // SAFETY: as above.
+        // SAFETY: the word is inside the page; the provider writes the page only while its queue is
+        // read.
         unsafe { self.mapped.add(word).write_volatile(value) }
     }
 
@@ -76,7 +78,7 @@ impl Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and unmapped once.
+        // SAFETY: `new` made the mapping, which is unmapped once.
         unsafe {
             libc::munmap(self.address.cast(), PAGE);
             libc::munmap(self.mapped.cast(), PAGE);
@@ -84,7 +86,8 @@ impl Drop for Device {
     }
 }
 
-/// How the override functions of the test reach its device, and how often they were called.
+/// The distance that the test's override functions add to a device address, and the number of their
+/// calls.
 static SHIFT: AtomicU64 = AtomicU64::new(0);
 static CALLS: AtomicU64 = AtomicU64::new(0);
 
@@ -121,7 +124,7 @@ unsafe extern "C" fn copy_to(
 ) -> isize {
     assert_eq!((iface, count), (ffi::FI_HMEM_CUDA, 1));
     CALLS.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: as above.
+    // SAFETY: the provider passes registered device memory; the shift leads to its mapping.
     unsafe {
         let base = (*iov).iov_base.cast::<u8>();
         let to = base
@@ -164,7 +167,7 @@ fn override_with(b: &Bench, from: Option<From>, to: Option<To>) -> i32 {
         from,
         to,
     };
-    // SAFETY: a live domain; the structure is that of the name.
+    // SAFETY: the domain is live; the structure belongs to the name.
     unsafe {
         let set = (*(*b.domain).fid.ops).ops_set.unwrap();
         let fid = b.domain.cast();
@@ -178,9 +181,9 @@ fn override_with(b: &Bench, from: Option<From>, to: Option<To>) -> i32 {
     }
 }
 
-/// Every kind of operation on device memory, here and at the target.
+/// Makes every kind of operation on device memory, at the origin and at the target.
 fn exercise(b: &Bench, device: &Device, mr: *mut ffi::fid_mr, key: u64) {
-    // SAFETY: a live region.
+    // SAFETY: the region is live.
     let desc = unsafe { (*mr).mem_desc };
     let none = ptr::null_mut();
     let source = 77u64;
@@ -194,7 +197,7 @@ fn exercise(b: &Bench, device: &Device, mr: *mut ffi::fid_mr, key: u64) {
     assert_eq!(b.fetch(&mut word, Some(&3), none, 0, key, none), 0);
     assert!(b.ends());
     assert_eq!((word, device.get(0)), (77, 80));
-    // From device memory to device memory.
+    // A write from device memory to device memory.
     device.set(1, 5);
     let delivered = u64::from(ffi::FI_DELIVERY_COMPLETE);
     let from = device.address.wrapping_add(1);
@@ -215,7 +218,8 @@ fn device_memory() {
         let nosys = ffi::FI_ENOSYS as i32;
         for progress in ["manual", "auto"] {
             let kind = ("LAB_PROGRESS", progress);
-            // No such memory, no way to reach it, a kind that is not served, a flag that is not.
+            // The registration fails for missing memory, memory without an access path, an
+            // unsupported kind, and an unsupported flag.
             let b = Bench::open(&[kind]);
             assert_eq!(device.register(&b, 1, ffi::FI_HMEM_CUDA, 0), Err(nosys));
             b.close();
@@ -225,7 +229,7 @@ fn device_memory() {
                 ("LAB_HMEM_DEVICE_ONLY", "0"),
                 ("LAB_HMEM_SHIFT", &shift),
             ]);
-            // SAFETY: the entry is live as long as the bench.
+            // SAFETY: the entry lives as long as the bench.
             assert_ne!(unsafe { (*b.info).caps } & u64::from(ffi::FI_HMEM), 0);
             assert_eq!(device.register(&b, 1, ffi::FI_HMEM_ZE, 0), Err(nosys));
             let only = u64::from(ffi::FI_HMEM_DEVICE_ONLY);
@@ -238,7 +242,7 @@ fn device_memory() {
             exercise(&b, &device, mr, 1);
             close(mr);
             b.close();
-            // The user's functions, and nothing else.
+            // The provider uses only the user's functions.
             let b = Bench::open(&[
                 kind,
                 ("LAB_HMEM", "1"),
@@ -258,7 +262,7 @@ fn device_memory() {
     });
 }
 
-/// What FI_MR_HMEM asks of a user, and the overrides, not done.
+/// The user does not fulfil the requirements of FI_MR_HMEM and of overrides.
 #[test]
 fn misuse_of_device_memory_is_reported() {
     let Some((text, _)) = in_process(|| {
@@ -279,7 +283,7 @@ fn misuse_of_device_memory_is_reported() {
         let none = ptr::null_mut();
         let flags = u64::from(ffi::FI_DELIVERY_COMPLETE);
         assert_ne!(b.write_with(device.address, none, 8, 1, none, flags), 0);
-        // SAFETY: a live region.
+        // SAFETY: the region is live.
         let desc = unsafe { (*mr).mem_desc };
         let elsewhere = 1u64;
         assert_ne!(b.write_with(&elsewhere, desc, 8, 1, none, flags), 0);

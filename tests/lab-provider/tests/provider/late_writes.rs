@@ -1,4 +1,4 @@
-//! Writes whose bytes come after their completion, and reads that come behind them.
+//! Writes whose bytes come after their completion, and reads that come behind writes.
 
 use std::ptr;
 
@@ -16,7 +16,7 @@ fn reads_come_behind_late_writes_where_that_is_promised() {
             let b = Bench::open(&[("LAB_CONFIRMS", "0"), ("LAB_READ_ORDER", order)]);
             let (memory, source) = ([0u64; 8], 7u64);
             let mr = b.register_for(ACCESS, &memory, 5);
-            // SAFETY: the word lies in the array; the provider writes it.
+            // SAFETY: the word lies in the array; the provider writes the array.
             let word = |i| unsafe { memory.as_ptr().add(i).read_volatile() };
             assert_eq!(b.write_with(&source, none, 0, 5, none, 0), 0);
             assert!(b.ends());

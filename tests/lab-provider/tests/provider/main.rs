@@ -1,4 +1,4 @@
-//! The provider, as programs of tests use it.
+//! Tests of the provider itself.
 
 #![allow(
     clippy::useless_conversion,

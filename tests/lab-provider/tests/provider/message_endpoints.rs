@@ -1,4 +1,4 @@
-//! Endpoints of messages: their capabilities, peers that are gone, and endpoints without messages or without atomics.
+//! Endpoints with messages: their capabilities, dead peers, and endpoints without messages or without atomics.
 
 use std::ptr;
 
@@ -7,10 +7,10 @@ use libfabric_sys as ffi;
 use crate::bench::messages::{Found, Messages, NOSYS, RECV, close, number};
 use crate::bench::{Bench, quiet};
 
-/// An entry for hints that ask for capabilities, or the error.
+/// The capabilities of an entry for hints that request capabilities, or the error.
 fn offered(caps: u32) -> Result<u64, i32> {
     let mut info = ptr::null_mut();
-    // SAFETY: complete hints; the answer is freed when it was looked at.
+    // SAFETY: the hints are complete; the answer is freed after it was read.
     unsafe {
         let hints = ffi::fi_dupinfo(ptr::null());
         (*(*hints).fabric_attr).prov_name = libc::strdup(c"lab".as_ptr());
@@ -39,7 +39,7 @@ fn atomics_and_messages_can_be_missing() {
         let caps = unsafe { [(*b.info).caps, (*(*b.info).domain_attr).caps] };
         assert!(caps.iter().all(|c| c & u64::from(ffi::FI_ATOMIC) == 0));
         let mut attr = ffi::fi_atomic_attr::default();
-        // SAFETY: a live domain, and room for the answer.
+        // SAFETY: the domain is live, and the structure is writable.
         let rc =
             unsafe { ffi::fi_query_atomic(b.domain, ffi::FI_UINT64, ffi::FI_SUM, &mut attr, 0) };
         assert_eq!(rc as isize, NOSYS);
@@ -57,8 +57,7 @@ fn atomics_and_messages_can_be_missing() {
             offered(ffi::FI_ATOMIC).unwrap() & u64::from(ffi::FI_ATOMIC),
             0
         );
-        // Entries that are not served.
-        // SAFETY: a live endpoint.
+        // These entries are unsupported. SAFETY: the endpoint is live.
         let rc = unsafe {
             b.msg().sendv.unwrap()(b.ep, ptr::null(), none_at_all.cast(), 0, 0, none_at_all)
         };
@@ -67,14 +66,14 @@ fn atomics_and_messages_can_be_missing() {
     });
 }
 
-/// A process that answers a message, and then dies.
+/// A process answers a message, and then dies.
 #[test]
 fn a_gone_peer_fails_sends() {
     quiet(|| {
         let mut b = Bench::open_bound(&[], RECV);
         let (mut name, mut length, mut pipe) = ([0u8; 64], 64, [0; 2]);
         // SAFETY: this process has one thread. The child has copies of the bench's objects at the same
-        // addresses, and a name of its own by its process id.
+        // addresses, and its own name with its process id.
         let child = unsafe {
             assert_eq!(libc::pipe(pipe.as_mut_ptr()), 0);
             libc::fork()
@@ -83,7 +82,7 @@ fn a_gone_peer_fails_sends() {
         if child == 0 {
             let mut word = 0u64;
             assert_eq!(b.recv(&mut word, 1, 1), 0);
-            // SAFETY: a live endpoint, and a buffer of this length.
+            // SAFETY: the endpoint is live, and the buffer has this length.
             unsafe {
                 crate::bench::good(ffi::fi_getname(b.ep, name.as_mut_ptr().cast(), &mut length));
                 assert_eq!(libc::write(pipe[1], name.as_ptr().cast(), 64), 64);
@@ -93,7 +92,7 @@ fn a_gone_peer_fails_sends() {
             assert_eq!(b.send(&answer, 2), 0);
             while b.look() != Found::Done(2) {}
             loop {
-                // SAFETY: waits for the signal that ends this process.
+                // SAFETY: the call waits for the signal that ends this process.
                 unsafe { libc::pause() };
             }
         }
@@ -108,20 +107,20 @@ fn a_gone_peer_fails_sends() {
         let mut ends = b.all(2);
         ends.sort_unstable();
         assert_eq!((ends, word), (vec![1, 2], 21));
-        // The peer reads its queue no more: its mailbox fills up, and the other sends wait.
+        // The peer no longer reads its queue: its mailbox fills up, and the other sends wait.
         for _ in 0..40 {
             assert_eq!(b.send(&[30], 3), 0);
         }
         let taken = (0..1000).filter(|_| b.look() == Found::Done(3)).count();
         assert_eq!(taken, 32);
-        // Those to others do not.
+        // Sends to other peers do not wait.
         let peer = std::mem::replace(&mut b.peer, 1000);
         assert_eq!((b.recv(&mut word, 1, 4), b.send(&[22], 5)), (0, 0));
         let mut ends = b.all(2);
         ends.sort_unstable();
         assert_eq!((ends, word), (vec![4, 5], 22));
         b.peer = peer;
-        // SAFETY: ends and reaps the child.
+        // SAFETY: the calls end and reap the child.
         unsafe {
             libc::kill(child, libc::SIGKILL);
             assert_eq!(libc::waitpid(child, ptr::null_mut(), 0), child);
@@ -130,7 +129,7 @@ fn a_gone_peer_fails_sends() {
         for _ in 32..40 {
             assert_eq!(b.next(), gone(3));
         }
-        // As a write does.
+        // The send fails like a write.
         assert_eq!(b.write(&1, 0, 0, number(6)), 0);
         assert_eq!(b.next(), gone(6));
         assert_eq!(b.send(&[1], 7), 0);

@@ -1,5 +1,5 @@
-//! Messages: their order, receives that come late, messages that are too long, refused posts, and what
-//! their user does wrong.
+//! Messages: their order, receives that come late, messages that are too long, refused posts, and
+//! violations by the user.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -9,8 +9,8 @@ use libfabric_sys as ffi;
 use crate::bench::messages::{AGAIN, Found, Messages, RECV, close, message, number};
 use crate::bench::{Bench, in_process, quiet};
 
-/// Sends 0, 1, 2... from `words`, as fast as they are taken, to receives posted before; gives the
-/// words that were received, and checks that receives are used in order.
+/// Sends 0, 1, 2... from `words`, as fast as the provider accepts them, to receives that were
+/// posted before. Returns the received words, and checks that receives are used in order.
 fn stream(b: &Bench, words: &[u64]) -> Vec<u64> {
     const SENDS: usize = 1000;
     let mut got = vec![0u64; words.len()];
@@ -67,7 +67,7 @@ fn messages_keep_their_order() {
     });
 }
 
-/// More messages than a mailbox holds come before their receives, some of them of no bytes.
+/// More messages than a mailbox holds come before their receives; some have no bytes.
 #[test]
 fn unexpected_messages_are_kept() {
     quiet(|| {
@@ -101,7 +101,7 @@ fn messages_come_late() {
             let word = [n];
             assert_eq!(b.recv(&mut got, 1, 1), 0);
             let from = word.as_ptr().cast();
-            // SAFETY: a live endpoint; the word is the test's at once.
+            // SAFETY: the endpoint is live; the word may change after the call.
             let rc = unsafe { b.msg().inject.unwrap()(b.ep, from, 8, b.peer) };
             assert_eq!(rc, 0);
             let looks = (1..).find(|_| b.look() == Found::Done(1));
@@ -113,7 +113,7 @@ fn messages_come_late() {
     });
 }
 
-/// A message that is too long takes its receive with it, and nothing else.
+/// A message that is too long fails its receive only.
 #[test]
 fn long_messages_are_cut() {
     quiet(|| {
@@ -143,11 +143,11 @@ fn injected_messages_leave_no_completion() {
                 iov_len: 8,
             };
             let message = message(&iov, 0, i);
-            // SAFETY: a live endpoint and a complete message.
+            // SAFETY: the endpoint is live and the message complete.
             let rc = unsafe { b.msg().recvmsg.unwrap()(b.ep, &message, 0) };
             assert_eq!(rc, 0);
         }
-        // SAFETY: a live endpoint; the words are the test's at once.
+        // SAFETY: the endpoint is live; the words may change after the calls.
         unsafe {
             let from = (&raw mut word).cast::<c_void>();
             assert_eq!(b.msg().inject.unwrap()(b.ep, from, 8, b.peer), 0);
@@ -183,7 +183,7 @@ fn posts_are_refused_by_script() {
         let words = [0u64; 6];
         let posts = (0..6).map(|n| b.send(&words[n..=n], 2));
         assert_eq!(posts.collect::<Vec<_>>(), [0, 0, AGAIN, 0, 0, AGAIN]);
-        // A write is no send, and is turned away by neither.
+        // A write is no send, so neither fault refuses it.
         let mr = b.register(&got, 5);
         assert_eq!(b.write(&0, 0, 5, number(3)), 0);
         let (mut sends, mut receives) = (0, 0);
@@ -197,9 +197,9 @@ fn posts_are_refused_by_script() {
             }
         }
         assert_eq!((sends, receives), (4, 4));
-        // SAFETY: a live region.
+        // SAFETY: the region is live.
         crate::bench::good(unsafe { ffi::fi_close(mr.cast()) });
-        // Two receives are dropped here.
+        // The closing drops two receives.
         close(b);
     }) else {
         return;
@@ -210,7 +210,7 @@ fn posts_are_refused_by_script() {
     }
 }
 
-/// What its user does wrong with messages.
+/// Violations by the user of messages.
 #[test]
 fn misuse_of_messages_is_reported() {
     let Some((text, _)) = in_process(|| {
@@ -225,7 +225,8 @@ fn misuse_of_messages_is_reported() {
         assert_eq!(b.recv(&mut word, 1, c), 0);
         assert_ne!(b.recv(&mut word, 1, c), 0);
         assert_ne!(b.send(&[1], c), 0);
-        // SAFETY: the word is ours; that it is the provider's until completion is the rule to break.
+        // SAFETY: the word belongs to this test; the provider owns it until completion, and the test
+        // breaks this rule.
         unsafe { (&raw mut word).write_volatile(2) };
         let mut other = ffi::fi_context2::default();
         let other = (&raw mut other) as usize;

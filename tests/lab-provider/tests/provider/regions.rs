@@ -10,11 +10,11 @@ const MODE: (&str, &str) = ("LAB_MR_MODE", "VIRT_ADDR,ALLOCATED,PROV_KEY");
 
 fn key(mr: *mut ffi::fid_mr) -> u64 {
     assert!(!mr.is_null());
-    // SAFETY: a live region.
+    // SAFETY: the region is live.
     unsafe { (*mr).key }
 }
 
-/// Whether a word of the provider's own process is written under a key.
+/// Whether a write under a key reaches a word of the provider's own process.
 fn reaches(b: &Bench, word: &u64, key: u64) -> bool {
     let source = 7u64;
     let at = ptr::from_ref(word).expose_provenance() as u64;

@@ -1,4 +1,4 @@
-//! The provider's eye on its user: each rule is broken once, and the report must say so.
+//! The provider's checks of its user: each rule is broken once, and the report must contain it.
 
 use std::ffi::c_void;
 use std::{env, fs, ptr};
@@ -8,11 +8,11 @@ use libfabric_sys as ffi;
 use crate::bench::{Bench, REPORT, good, in_process};
 
 fn close(mr: *mut ffi::fid_mr) -> i32 {
-    // SAFETY: the provider keeps closed objects readable, so that this can be done wrongly.
+    // SAFETY: the provider keeps closed objects readable, so this wrong call is safe.
     unsafe { ffi::fi_close(mr.cast()) }
 }
 
-/// The report must have grown by one line with these words.
+/// Asserts that the report has grown by one line with these words.
 fn reported(lines: &mut usize, words: &str) {
     let text = fs::read_to_string(env::var_os(REPORT).unwrap()).unwrap_or_default();
     let new: Vec<_> = text.lines().skip(*lines).collect();
@@ -43,7 +43,7 @@ fn every_broken_rule_is_reported() {
         reported(&mut n, "outside the region");
         assert!(b.register(&memory, 5).is_null());
         reported(&mut n, "key 0x5 is in use");
-        // SAFETY: a live domain, on which others depend.
+        // SAFETY: the domain is live; other objects depend on it.
         assert_ne!(unsafe { ffi::fi_close(b.domain.cast()) }, 0);
         reported(&mut n, "closing a domain on which 4 open object(s) depend");
         assert_eq!(close(mr), 0);
@@ -61,13 +61,14 @@ fn every_broken_rule_is_reported() {
         assert_eq!(b.write(&source, 0, 0, c), 0);
         assert_ne!(b.write(&source, 0, 0, c), 0);
         reported(&mut n, "used by two outstanding operations");
-        // SAFETY: the context is ours again only after completion, which is the rule to break.
+        // SAFETY: the context belongs to the provider until completion; the test breaks this rule.
         unsafe { c.cast::<u64>().add(7).write_volatile(1) };
         assert!(b.ends());
         reported(&mut n, "its context changed");
         let mut changed = 1u64;
         assert_eq!(b.write(&changed, 0, 0, c), 0);
-        // SAFETY: the word is ours; that it is the provider's until completion is the rule to break.
+        // SAFETY: the word belongs to this test; the provider owns it until completion, and the test
+        // breaks this rule.
         unsafe { (&raw mut changed).write_volatile(2) };
         assert!(b.ends());
         reported(&mut n, "its source changed");
@@ -79,10 +80,10 @@ fn every_broken_rule_is_reported() {
         assert_eq!(b.write(&source, 0, 0, c), 0);
         assert!(!b.ends());
         reported(&mut n, "is not enabled");
-        // SAFETY: a live region.
+        // SAFETY: the region is live.
         assert_ne!(unsafe { ffi::fi_enable(mr.cast()) }, 0);
         reported(&mut n, "enabling a region that is not bound");
-        // SAFETY: a live region and a live endpoint.
+        // SAFETY: the region and the endpoint are live.
         unsafe {
             good(ffi::fi_bind(mr.cast(), b.ep.cast(), 0));
             good(ffi::fi_enable(mr.cast()));
@@ -98,7 +99,7 @@ fn every_broken_rule_is_reported() {
         registered(&mut n);
         buffers(&mut n);
         closed(&mut n);
-        // Five objects are left open for the end of the process.
+        // The end of the process finds five open objects.
         let _open = Bench::open(&[]);
     }) else {
         return;
@@ -107,17 +108,17 @@ fn every_broken_rule_is_reported() {
     assert!(last.contains("5 object(s) were never closed"), "{last}");
 }
 
-/// A registration that outlives its memory, under which other pages are mapped.
+/// A registration outlives its memory, and other pages are mapped at its address.
 fn outlived(n: &mut usize) {
     const SIZE: usize = 3 << 16;
     let mut context = ffi::fi_context2::default();
     let c = (&raw mut context).cast::<c_void>();
     let (source, kind) = (7u64, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let access = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: memory of our own.
+    // SAFETY: the mapping is new.
     let place = unsafe { libc::mmap(ptr::null_mut(), SIZE, access, kind, -1, 0) };
     assert_ne!(place, libc::MAP_FAILED);
-    // SAFETY: just mapped, and used here only.
+    // SAFETY: the memory was just mapped, and is used only here.
     let memory = unsafe { std::slice::from_raw_parts(place.cast::<u64>(), SIZE / 8) };
     for looks in ["0", "1"] {
         let b = Bench::open(&[("LAB_PAGES", looks)]);
@@ -137,7 +138,7 @@ fn outlived(n: &mut usize) {
         }
         assert_eq!(b.write(&source, 64, 0, c), 0);
         assert!(b.ends());
-        // SAFETY: replaces our own memory, which only this function uses.
+        // SAFETY: the mapping replaces memory that only this function uses.
         let anew = unsafe {
             assert_eq!(libc::munmap(place, SIZE), 0);
             libc::mmap(place, SIZE, access, kind | libc::MAP_FIXED, -1, 0)
@@ -151,11 +152,11 @@ fn outlived(n: &mut usize) {
         assert_eq!(close(mr), 0);
         b.close();
     }
-    // SAFETY: nothing uses it any more.
+    // SAFETY: no code uses the memory any longer.
     unsafe { libc::munmap(place, SIZE) };
 }
 
-/// What passes the provider's limits.
+/// Calls that exceed the provider's limits.
 fn limits(n: &mut usize) {
     let memory = [0u64; 64];
     let mut context = ffi::fi_context2::default();
@@ -190,7 +191,7 @@ fn limits(n: &mut usize) {
         0
     );
     reported(n, "of 1 elements of type 7, operation 2: 0 are served");
-    // SAFETY: a live endpoint; the memory is long enough.
+    // SAFETY: the endpoint is live; the memory is long enough.
     let rc = unsafe {
         let write = (*(*b.ep).rma).write.unwrap();
         let from = memory.as_ptr().cast();
@@ -199,7 +200,7 @@ fn limits(n: &mut usize) {
     assert_eq!(rc, -(ffi::FI_EMSGSIZE as isize));
     reported(n, "fi_write of 101 bytes");
     let mut word = 0u64;
-    // The region allows writing only.
+    // The region permits only writes.
     assert_eq!(b.fetch(&mut word, None, ptr::null_mut(), 0, key, c), 0);
     assert!(!b.ends());
     reported(n, "does not allow this access");
@@ -210,7 +211,7 @@ fn limits(n: &mut usize) {
     nowhere.close();
 }
 
-/// What FI_MR_ALLOCATED asks of memory.
+/// The requirements of FI_MR_ALLOCATED on memory.
 fn registered(n: &mut usize) {
     let b = Bench::open(&[("LAB_MR_MODE", "ALLOCATED")]);
     let iov = ffi::iovec {
@@ -227,7 +228,7 @@ fn registered(n: &mut usize) {
     b.close();
 }
 
-/// Buffers that are touched, or are gone, before their operation is complete.
+/// Buffers that are changed or freed before their operation is complete.
 fn buffers(n: &mut usize) {
     let memory = [0u64; 8];
     let mut context = ffi::fi_context2::default();
@@ -238,7 +239,8 @@ fn buffers(n: &mut usize) {
         let mr = b.register_for(both, &memory, 0);
         let mut word = Box::new(1u64);
         assert_eq!(b.fetch(&mut *word, add, ptr::null_mut(), 0, 0, c), 0);
-        // SAFETY: the word is ours; that it is the provider's until completion is the rule to break.
+        // SAFETY: the word belongs to this test; the provider owns it until completion, and the test
+        // breaks this rule.
         unsafe { (&raw mut *word).write_volatile(2) };
         assert!(b.ends());
         reported(n, "its destination changed");
@@ -256,7 +258,7 @@ fn closed(n: &mut usize) {
     let word = 0u64;
     let (ep, cq, av, domain, fabric) = (b.ep, b.cq, b.av, b.domain, b.fabric);
     let gone = Bench { info: b.info, ..b };
-    // SAFETY: the provider keeps closed objects readable, so that this can be done wrongly.
+    // SAFETY: the provider keeps closed objects readable, so these wrong calls are safe.
     unsafe {
         good(ffi::fi_close(ep.cast()));
         assert_ne!(gone.write(&word, 0, 0, ptr::null_mut()), 0);
@@ -282,7 +284,8 @@ fn closed(n: &mut usize) {
     }
 }
 
-/// Every end of an operation is counted once, and what belongs to no operation is counted apart.
+/// Every end of an operation is counted once; completions that belong to no operation are counted
+/// separately.
 #[test]
 fn every_end_is_counted_once() {
     let Some((report, counts)) = in_process(|| {
@@ -292,7 +295,7 @@ fn every_end_is_counted_once() {
         for _ in 0..3 {
             assert_eq!(b.write(&source, 0, 5, ptr::null_mut()), 0);
         }
-        // Two with a stray behind each, and one that fails.
+        // Two ends have a stray completion behind them, and one fails.
         let ends: Vec<bool> = (0..5).map(|_| b.ends()).collect();
         assert_eq!(ends.iter().filter(|good| **good).count(), 4);
         assert_eq!(close(mr), 0);
@@ -306,7 +309,7 @@ fn every_end_is_counted_once() {
     }
 }
 
-/// Two threads on one queue, which no threading model that is asked for here allows.
+/// Two threads use one queue, which no requested threading model permits.
 #[test]
 fn a_shared_queue_is_reported() {
     let Some((text, _)) = in_process(|| {
@@ -316,7 +319,7 @@ fn a_shared_queue_is_reported() {
             let queue = queue as *mut ffi::fid_cq;
             let mut entry = ffi::fi_cq_entry::default();
             for _ in 0..2_000_000 {
-                // SAFETY: a live queue, and room for one entry.
+                // SAFETY: the queue is live, and the buffer has room for one entry.
                 unsafe { (*(*queue).ops).read.unwrap()(queue, (&raw mut entry).cast(), 1) };
                 let report = env::var_os(REPORT).unwrap();
                 if fs::metadata(report).is_ok_and(|m| m.len() > 0) {

@@ -7,9 +7,9 @@ use libfabric_sys as ffi;
 
 use super::{Bench, REPORT};
 
-/// A queue bound with it is where receives complete.
+/// The flag of the queue for receives.
 pub(crate) const RECV: u64 = ffi::FI_RECV as u64;
-/// Answers of calls.
+/// Return values of calls.
 pub(crate) const AGAIN: isize = -(ffi::FI_EAGAIN as isize);
 pub(crate) const NOSYS: isize = -(ffi::FI_ENOSYS as isize);
 
@@ -18,7 +18,7 @@ pub(crate) fn number(n: usize) -> *mut c_void {
     ptr::without_provenance_mut(n)
 }
 
-/// What a read of the queue finds.
+/// The result of a read of the queue.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
     Nothing,
@@ -27,7 +27,7 @@ pub(crate) enum Found {
     Failed(usize, u32, usize, usize),
 }
 
-/// What a bench does with messages; buffers are words.
+/// The calls of a bench for messages; buffers are words.
 pub(crate) trait Messages {
     /// The endpoint's table.
     fn msg(&self) -> &ffi::fi_ops_msg;
@@ -37,7 +37,7 @@ pub(crate) trait Messages {
     fn recv(&self, words: *mut u64, count: usize, context: usize) -> isize;
     /// Reads the queue once.
     fn look(&self) -> Found;
-    /// Reads the queue until it finds something.
+    /// Reads the queue until a read returns a completion.
     fn next(&self) -> Found;
     /// The contexts of the next completions.
     fn all(&self, count: usize) -> Vec<usize>;
@@ -45,26 +45,26 @@ pub(crate) trait Messages {
 
 impl Messages for Bench {
     fn msg(&self) -> &ffi::fi_ops_msg {
-        // SAFETY: a live endpoint with a table.
+        // SAFETY: the endpoint is live and has a table.
         unsafe { &*(*self.ep).msg }
     }
 
     fn send(&self, words: &[u64], context: usize) -> isize {
         let (from, none) = (words.as_ptr().cast(), ptr::null_mut());
         let (length, context) = (size_of_val(words), number(context));
-        // SAFETY: a live endpoint; the buffer is the test's.
+        // SAFETY: the endpoint is live; the buffer belongs to the test.
         unsafe { self.msg().send.unwrap()(self.ep, from, length, none, self.peer, context) }
     }
 
     fn recv(&self, words: *mut u64, count: usize, context: usize) -> isize {
         let (none, context) = (ptr::null_mut(), number(context));
-        // SAFETY: a live endpoint; the buffer is the test's.
+        // SAFETY: the endpoint is live; the buffer belongs to the test.
         unsafe { self.msg().recv.unwrap()(self.ep, words.cast(), count * 8, none, 0, context) }
     }
 
     fn look(&self) -> Found {
         let mut entry = ffi::fi_cq_entry::default();
-        // SAFETY: a live queue, and room for one entry.
+        // SAFETY: the queue is live, and the buffer has room for one entry.
         let n = unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) };
         if n == 1 {
             return Found::Done(entry.op_context as usize);
@@ -73,7 +73,7 @@ impl Messages for Bench {
             return Found::Nothing;
         }
         let mut e = ffi::fi_cq_err_entry::default();
-        // SAFETY: a live queue, and room for one entry.
+        // SAFETY: the queue is live, and the buffer has room for one entry.
         assert_eq!(unsafe { ffi::fi_cq_readerr(self.cq, &mut e) }, 1);
         Found::Failed(e.op_context as usize, e.err as u32, e.len, e.olen)
     }
@@ -92,7 +92,7 @@ impl Messages for Bench {
     }
 }
 
-/// Ends a bench that the provider has no complaint about.
+/// Closes a bench; the provider must have reported no violation.
 pub(crate) fn close(b: Bench) {
     b.close();
     let report = fs::read_to_string(env::var_os(REPORT).unwrap()).unwrap_or_default();

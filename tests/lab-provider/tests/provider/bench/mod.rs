@@ -1,5 +1,5 @@
-//! An endpoint of the provider with itself as its peer, in a process that libfabric finds the provider
-//! in.
+//! An endpoint of the provider with itself as its peer, in a process in which libfabric finds the
+//! provider.
 
 pub(crate) mod messages;
 
@@ -12,10 +12,10 @@ use std::{env, fs, ptr};
 use lab_fi as _;
 use libfabric_sys as ffi;
 
-/// Names the file that violations go to; set in the process that has the provider.
+/// The variable that names the file for violations; set in the process that has the provider.
 pub(crate) const REPORT: &str = "LAB_REPORT";
 
-/// An endpoint with all that it needs, and itself as its peer.
+/// An endpoint with all its objects, and itself as its peer.
 pub(crate) struct Bench {
     pub(crate) info: *mut ffi::fi_info,
     pub(crate) fabric: *mut ffi::fid_fabric,
@@ -36,16 +36,16 @@ impl Bench {
         Bench::open_bound(shape, 0)
     }
 
-    /// As [`open`](Self::open), with flags for binding the queue.
+    /// The same as [`open`](Self::open), with flags for binding the queue.
     pub(crate) fn open_bound(shape: &[(&str, &str)], queue_flags: u64) -> Bench {
         let stale = env::vars().map(|(name, _)| name);
         let stale = stale.filter(|n| n.starts_with("LAB_") && n != REPORT && n != "LAB_STATS");
         for name in stale.collect::<Vec<_>>() {
-            // SAFETY: this process runs one test, and nothing else reads the environment.
+            // SAFETY: this process runs one test, and no other code reads the environment.
             unsafe { env::remove_var(name) };
         }
         for (name, value) in shape {
-            // SAFETY: as above.
+            // SAFETY: this process runs one test, and no other code reads the environment.
             unsafe { env::set_var(name, value) };
         }
         let (mut info, mut fabric, mut domain) =
@@ -53,7 +53,7 @@ impl Bench {
         let (mut av, mut cq, mut ep) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
         let mut peer = 0;
         // SAFETY: every call gets live objects and complete attributes, in the order that the man
-        // pages ask for.
+        // pages require.
         unsafe {
             let hints = ffi::fi_dupinfo(ptr::null());
             (*(*hints).fabric_attr).prov_name = libc::strdup(c"lab".as_ptr());
@@ -139,7 +139,7 @@ impl Bench {
         flags: u64,
     ) -> Result<*mut ffi::fid_mr, i32> {
         let mut mr = ptr::null_mut();
-        // SAFETY: a live domain and a complete attribute.
+        // SAFETY: the domain is live and the attribute complete.
         match unsafe { ffi::fi_mr_regattr(self.domain, &attr, flags, &mut mr) } {
             0 => Ok(mr),
             code => Err(-code),
@@ -158,7 +158,7 @@ impl Bench {
         )
     }
 
-    /// As [`write`](Self::write), with a descriptor and flags.
+    /// The same as [`write`](Self::write), with a descriptor and flags.
     pub(crate) fn write_with(
         &self,
         source: *const u64,
@@ -187,22 +187,22 @@ impl Bench {
             context,
             data: 0,
         };
-        // SAFETY: a live endpoint and a complete message.
+        // SAFETY: the endpoint is live and the message complete.
         unsafe { (*(*self.ep).rma).writemsg.unwrap()(self.ep, &message, flags) }
     }
 
-    /// Reads the queue until an operation ends; whether it succeeded.
+    /// Reads the queue until an operation ends; returns whether it succeeded.
     pub(crate) fn ends(&self) -> bool {
         let mut entry = ffi::fi_cq_entry::default();
         for _ in 0..1000 {
-            // SAFETY: a live queue, and room for one entry.
+            // SAFETY: the queue is live, and the buffer has room for one entry.
             let n = unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) };
             if n == 1 {
                 return true;
             }
             if n == -(ffi::FI_EAVAIL as isize) {
                 let mut error = ffi::fi_cq_err_entry::default();
-                // SAFETY: as above.
+                // SAFETY: the queue is live, and the buffer has room for one entry.
                 assert_eq!(unsafe { ffi::fi_cq_readerr(self.cq, &mut error) }, 1);
                 return false;
             }
@@ -210,7 +210,7 @@ impl Bench {
         panic!("nothing ends");
     }
 
-    /// Reads into a word, or atomically adds to the target with the old value fetched to it.
+    /// Reads into a word, or atomically adds to the target and fetches the old value into the word.
     pub(crate) fn fetch(
         &self,
         to: *mut u64,
@@ -220,7 +220,7 @@ impl Bench {
         key: u64,
         context: *mut c_void,
     ) -> isize {
-        // SAFETY: a live endpoint; the buffers are the test's, right or wrong.
+        // SAFETY: the endpoint is live; the buffers belong to the test, valid or not.
         unsafe {
             match add {
                 None => (*(*self.ep).rma).read.unwrap()(
@@ -251,18 +251,18 @@ impl Bench {
         }
     }
 
-    /// Whether reads of the queue find nothing.
+    /// Whether a read of the queue returns no completion.
     pub(crate) fn is_quiet(&self) -> bool {
         let mut entry = ffi::fi_cq_entry::default();
         (0..100).all(|_| {
-            // SAFETY: a live queue, and room for one entry.
+            // SAFETY: the queue is live, and the buffer has room for one entry.
             let n = unsafe { (*(*self.cq).ops).read.unwrap()(self.cq, (&raw mut entry).cast(), 1) };
             n == -(ffi::FI_EAGAIN as isize)
         })
     }
 
     pub(crate) fn close(self) {
-        // SAFETY: closed once each, children first.
+        // SAFETY: each object is closed once, children first.
         unsafe {
             good(ffi::fi_close(self.ep.cast()));
             good(ffi::fi_close(self.cq.cast()));
@@ -276,12 +276,12 @@ impl Bench {
 
 /// Closes a region.
 pub(crate) fn close_region(mr: *mut ffi::fid_mr) {
-    // SAFETY: a live region, closed once.
+    // SAFETY: the region is live and closed once.
     good(unsafe { ffi::fi_close(mr.cast()) });
 }
 
-/// Runs `run` in a process of its own that has the provider, and gives the provider's report, and the counts that it wrote at its
-/// end; `None` in that process, which runs the calling test: its name is that of the closure `run`.
+/// Runs `run` in a separate process that has the provider; that process runs the calling test, whose name is that of the
+/// closure `run`. Returns the provider's report and its final counts, or `None` in that process.
 pub(crate) fn in_process<F: FnOnce()>(run: F) -> Option<(String, String)> {
     if env::var_os(REPORT).is_some() {
         run();
@@ -312,7 +312,7 @@ pub(crate) fn in_process<F: FnOnce()>(run: F) -> Option<(String, String)> {
     Some((text, counts))
 }
 
-/// Runs `run` in such a process, where nothing may be reported.
+/// Runs `run` in such a process; the provider must report no violation.
 pub(crate) fn quiet<F: FnOnce()>(run: F) {
     if let Some((report, _)) = in_process(run) {
         assert_eq!(report, "");

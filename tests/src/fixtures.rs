@@ -1,4 +1,4 @@
-//! The files that tests run on.
+//! The files that tests need.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,11 +6,11 @@ use std::sync::OnceLock;
 
 use test_skips::{Lacking, skipped};
 
-/// The providers that every suite runs over.
+/// The providers of every suite.
 pub const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
 
-/// `libbtl_ofi.so`, from the folder `INTEGRATION_FILES` where that is set, or built by cargo on the first call with the
-/// profile of the tests.
+/// `libbtl_ofi.so`: from the folder `INTEGRATION_FILES` if it is set, else built by cargo on the first call with the profile of
+/// the tests.
 pub fn ofi_plugin() -> &'static Path {
     built("libbtl_ofi.so")
 }
@@ -30,7 +30,8 @@ pub fn host_library() -> &'static Path {
     built("libhost_stub.so")
 }
 
-/// Compiles a C program over [`host_library`] with every warning an error, and with `options` before all others.
+/// Compiles a C program over [`host_library`]; every warning is an error, and `options` precede all other
+/// options.
 pub fn compile_for_host(source: &Path, out: &Path, options: &[String]) {
     let here = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c");
     let library = host_library().parent().expect("a library lies in a folder");
@@ -54,7 +55,7 @@ pub fn compile_for_host(source: &Path, out: &Path, options: &[String]) {
     assert!(output.status.success(), "{}: {said}", source.display());
 }
 
-/// The component for Open MPI; an empty library where Open MPI's headers are not installed.
+/// The component for Open MPI; an empty library if Open MPI's headers are not installed.
 pub fn mpi_component() -> &'static Path {
     built("libmca_btl_ofi.so")
 }
@@ -66,7 +67,7 @@ pub fn c_program(name: &str) -> PathBuf {
     path
 }
 
-/// The plugin of `c/`; `variant` is a macro of `plugin.c`, or empty for the good one.
+/// The plugin of `c/`; `variant` is a macro of `plugin.c`, or empty for the valid plugin.
 pub fn c_plugin(variant: &str) -> PathBuf {
     match variant {
         "" => c_program("libbtl_cma.so"),
@@ -74,7 +75,7 @@ pub fn c_plugin(variant: &str) -> PathBuf {
     }
 }
 
-/// The file of this name among those that the packages under test make.
+/// The file of this name among the outputs of the packages under test.
 fn built(name: &str) -> &'static Path {
     static FILES: OnceLock<Vec<PathBuf>> = OnceLock::new();
     FILES
@@ -84,16 +85,16 @@ fn built(name: &str) -> &'static Path {
         .unwrap_or_else(|| panic!("no package makes {name}"))
 }
 
-/// The files in the folder `INTEGRATION_FILES`, built before: those that `./dev test` built for all its steps, and those of
-/// runs of hours, which do not look at a working tree that changes (`./dev soak`).
+/// The files in the folder `INTEGRATION_FILES`, which were built before: by `./dev test` for all its steps, or by `./dev soak`,
+/// whose long runs must not use a working tree that changes.
 fn given() -> Option<Vec<PathBuf>> {
     let folder = std::env::var_os("INTEGRATION_FILES")?;
     let files = std::fs::read_dir(folder).expect("INTEGRATION_FILES is a folder");
     Some(files.flatten().map(|file| file.path()).collect())
 }
 
-/// Builds plugin, program and component together, so that their dependencies are compiled once, and
-/// gives the files that came out.
+/// Builds plugin, program and component together, so that their dependencies are compiled once;
+/// returns the files.
 fn build() -> Vec<PathBuf> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command
@@ -135,8 +136,9 @@ fn build() -> Vec<PathBuf> {
         .collect()
 }
 
-/// What to put before a program so that valgrind fails it (99) for an invalid access or something lost:
-/// its name and arguments. None, and a line that says so, where valgrind is not installed.
+/// The command prefix that runs a program under valgrind, which fails the program with status 99 for an
+/// invalid access or a leak: name and arguments. `None`, with a printed line, if valgrind is not
+/// installed.
 pub fn valgrind() -> Option<Vec<String>> {
     if Command::new("valgrind").arg("--version").output().is_err() {
         skipped(Lacking::Package, "valgrind is not installed");

@@ -1,4 +1,4 @@
-//! A host whose answers a test scripts.
+//! A host whose answers the test determines.
 
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, c_char, c_void};
@@ -8,10 +8,10 @@ use plugin_api::{
     HostVtable, ParamDecl, ParamKind, ParamValue, ParamValueBits, Status, TableHeader, magic,
 };
 
-/// A host table and the state behind it. It must outlive the components that were given its table.
+/// A host table and its state. The host must outlive the components that got its table.
 pub struct TestHost {
     table: HostVtable,
-    // Boxed: the table's context points to it.
+    // The state is boxed, because the table's context points to it.
     state: Box<State>,
 }
 
@@ -23,8 +23,8 @@ struct State {
 }
 
 impl TestHost {
-    /// A host that answers each named parameter with a value; the names are those of the declaration
-    /// or of a synonym, the values as a user writes them.
+    /// A host that answers each named parameter with a value. The names are those of the declaration
+    /// or of a synonym, the values are in the user's format.
     pub fn new(settings: &[(&str, &str)]) -> Self {
         let state = Box::new(State {
             settings: settings
@@ -46,23 +46,23 @@ impl TestHost {
         TestHost { table, state }
     }
 
-    /// A host whose user asked for one provider of `libbtl_ofi.so`.
+    /// A host whose user requested one provider of `libbtl_ofi.so`.
     pub fn with_provider(provider: &str) -> Self {
         Self::new(&[("btl_ofi_provider_include", provider)])
     }
 
-    /// The table to hand to a plugin.
+    /// The table to pass to a plugin.
     pub fn table(&self) -> *const HostVtable {
         &self.table
     }
 
-    /// What the plugin published, by key.
+    /// The values that the plugin published, by key.
     pub fn published(&self) -> HashMap<String, Vec<u8>> {
         self.state.published.lock().unwrap().clone()
     }
 
-    /// Makes `modex_get` give these bytes for a process, whatever the key. Other processes have
-    /// what this one published.
+    /// Makes `modex_get` return these bytes for a process, whatever the key. For other processes,
+    /// `modex_get` returns this process's values.
     pub fn set_peer(&self, proc: u64, bytes: Vec<u8>) {
         self.state.peers.lock().unwrap().insert(proc, Ok(bytes));
     }
@@ -81,9 +81,10 @@ impl TestHost {
 /// The state behind a table's context.
 ///
 /// # Safety
-/// `context` is that of a [`TestHost`] that lives.
+/// `context` is that of a living [`TestHost`].
 unsafe fn state<'a>(context: *mut c_void) -> &'a State {
-    // SAFETY: the caller vouches for it; State is only ever used through shared references.
+    // SAFETY: the caller guarantees that the host lives; State is used only through shared
+    // references.
     unsafe { &*context.cast::<State>() }
 }
 
@@ -98,7 +99,7 @@ unsafe extern "C" fn param_register(
     let mut synonym = decl.synonyms;
     // SAFETY: the array of synonyms is NULL or ends with NULL.
     while !synonym.is_null() && unsafe { !(*synonym).is_null() } {
-        // SAFETY: as for the loop's condition; one past an element that is not the last.
+        // SAFETY: the element is not the last, so the next one exists.
         unsafe {
             names.push(*synonym);
             synonym = synonym.add(1);
@@ -127,7 +128,7 @@ unsafe extern "C" fn param_register(
     Status::SUCCESS
 }
 
-/// A user's text as a value; the string stays where it is as long as the host.
+/// The value of a user's text; the string does not move while the host lives.
 fn parse(kind: u32, text: &CString) -> Option<ParamValueBits> {
     let word = text.to_str().ok()?;
     Some(match ParamKind::try_from(kind).ok()? {
@@ -153,7 +154,8 @@ unsafe extern "C" fn modex_put(
     data: *const c_void,
     size: usize,
 ) -> Status {
-    // SAFETY: the context is ours; the key is NUL-terminated, `data` readable for `size` bytes.
+    // SAFETY: the context belongs to this host; the key is NUL-terminated, and `data` is readable
+    // for `size` bytes.
     let (state, key, data) = unsafe {
         (
             state(context),
@@ -177,7 +179,7 @@ unsafe extern "C" fn modex_get(
     capacity: usize,
     size: *mut usize,
 ) -> Status {
-    // SAFETY: the context is ours; the key is NUL-terminated.
+    // SAFETY: the context belongs to this host; the key is NUL-terminated.
     let (state, key) = unsafe { (state(context), CStr::from_ptr(key)) };
     let found = match state.peers.lock().unwrap().get(&proc) {
         Some(Err(status)) => return *status,
@@ -199,7 +201,7 @@ unsafe extern "C" fn modex_get(
 }
 
 unsafe extern "C" fn log(context: *mut c_void, _level: u32, line: *const c_char, size: usize) {
-    // SAFETY: the context is ours; `line` is readable for `size` bytes.
+    // SAFETY: the context belongs to this host; `line` is readable for `size` bytes.
     let (state, line) = unsafe {
         (
             state(context),

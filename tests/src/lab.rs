@@ -1,4 +1,4 @@
-//! The provider for tests (`tests/lab-provider`), in a place where libfabric finds it.
+//! The lab provider (`tests/lab-provider`), in a folder where libfabric finds it.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,7 +7,8 @@ use std::{env, fs};
 
 use crate::fixtures::lab_provider;
 
-/// A folder with the provider under the name that libfabric looks for, and what it says. Removed when dropped.
+/// A folder with the provider under the name that libfabric looks for, and with the provider's outputs. The
+/// drop removes the folder.
 pub struct Lab(PathBuf);
 
 impl Default for Lab {
@@ -23,7 +24,7 @@ impl Default for Lab {
 }
 
 impl Lab {
-    /// Has a command find the provider, in a shape of `LAB_*` without the prefix.
+    /// Makes a command find the provider, with a shape of `LAB_*` variables without the prefix.
     pub fn serve<'a>(
         &self,
         command: &mut Command,
@@ -38,7 +39,7 @@ impl Lab {
         }
     }
 
-    /// The lines of its `report` (rules that were broken), or of its `stats`.
+    /// The lines of the provider's `report` (violated rules), or of its `stats`.
     pub fn lines(&self, name: &str) -> Vec<String> {
         let text = fs::read_to_string(self.0.join(name)).unwrap_or_default();
         text.lines().map(str::to_owned).collect()

@@ -1,4 +1,4 @@
-//! What the tests of the built plugin share.
+//! The code that the tests of the built plugin share.
 //!
 //! - [`fixtures`] finds what the tests run on: the plugin, built once, and the C programs.
 //! - [`lab`] is the provider for tests, where libfabric finds it.

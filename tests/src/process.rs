@@ -6,21 +6,21 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How a program ended and what it said.
+/// The end of a program and its output.
 #[derive(Debug)]
 pub struct Outcome {
-    /// Its end.
+    /// The exit status.
     pub status: ExitStatus,
     /// Its standard output.
     pub stdout: String,
     /// Its standard error.
     pub stderr: String,
-    /// Whether it was killed because its time was over.
+    /// Whether the program was killed because its time was over.
     pub late: bool,
 }
 
 impl Outcome {
-    /// Everything it said, for the message of a failed assertion.
+    /// The whole output, for the message of a failed assertion.
     pub fn transcript(&self) -> String {
         format!(
             "{}\n--- stdout\n{}--- stderr\n{}",
@@ -29,11 +29,11 @@ impl Outcome {
     }
 }
 
-/// After so long a program hangs, however busy the machine is.
+/// The time after which a program hangs, however busy the machine is.
 const HANGS: Duration = Duration::from_secs(600);
 
-/// Runs a program in a process group of its own. If it hangs the whole group is killed, and the test fails with what the
-/// program said until then.
+/// Runs a program in a separate process group. If the program hangs, its whole group is killed, and the test fails with
+/// the program's output.
 pub fn run(command: &mut Command) -> Outcome {
     let outcome = attempt(command, HANGS);
     assert!(
@@ -44,11 +44,11 @@ pub fn run(command: &mut Command) -> Outcome {
     outcome
 }
 
-/// As [`run`] with a limit of the caller's, to whom it leaves what to do about a program that did not end in time.
+/// The same as [`run`] with the caller's limit; the caller handles a program that did not end in time.
 pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
-    // A test that is ended takes its programs with it: a launcher ends its job then. The thread that starts a program waits
-    // for it, so the thread's end is the test's.
-    // SAFETY: prctl is a system call, which a child may make between fork and exec.
+    // If a test is killed, the kernel kills its programs too; a launcher then ends its job. The thread that starts a
+    // program waits for it, so the thread ends when the test ends. SAFETY: prctl is a system call, which a child may make
+    // between fork and exec.
     unsafe {
         command.pre_exec(
             || match libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) {
@@ -58,7 +58,8 @@ pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
         );
     }
     let mut child = command
-        // A machine with a GPU gives the results of one without. The fake of the driver does not read this.
+        // The variable hides GPUs, so every machine gives the same results. The fake of the driver does not
+        // read this.
         .env("CUDA_VISIBLE_DEVICES", "")
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -78,9 +79,11 @@ pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
         }
         thread::sleep(Duration::from_millis(5));
     };
-    // Whatever the program left behind holds its pipes open, so it ends before they are read.
+    // Processes that the program left behind hold its pipes open, so they are killed before the
+    // pipes are read.
     let group = libc::pid_t::try_from(child.id()).expect("a process id fits pid_t");
-    // SAFETY: kill takes plain numbers; the group is this child's own, and gone or ours.
+    // SAFETY: the arguments are numbers; the group belongs to this child, and has ended or still
+    // belongs to it.
     unsafe { libc::kill(-group, libc::SIGKILL) };
     Outcome {
         late: status.is_none(),
@@ -90,12 +93,12 @@ pub fn attempt(command: &mut Command, limit: Duration) -> Outcome {
     }
 }
 
-/// Reads a pipe to its end on a thread of its own, so that a program never blocks on it.
+/// Reads a pipe to its end on a separate thread, so that a program never blocks on the pipe.
 fn collect(pipe: Option<impl Read + Send + 'static>) -> thread::JoinHandle<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // An error ends the text where it occurred.
+            // An error ends the text where the error occurred.
             let _ = pipe.read_to_end(&mut bytes);
         }
         String::from_utf8_lossy(&bytes).into_owned()

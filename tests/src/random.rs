@@ -5,8 +5,8 @@
 pub struct Random(u64);
 
 impl Random {
-    /// Seeded from `TEST_SEED` where that is set, else from the clock; prints the seed, which the
-    /// test harness shows when the test fails.
+    /// Uses the seed `TEST_SEED` if it is set, else the clock; prints the seed, which the test
+    /// harness shows when the test fails.
     pub fn new() -> Self {
         let seed = std::env::var("TEST_SEED")
             .ok()
@@ -34,7 +34,7 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `end`, which is not 0.
+    /// A number below `end`, which must not be 0.
     pub fn below(&mut self, end: usize) -> usize {
         (self.word() % end as u64) as usize
     }

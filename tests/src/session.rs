@@ -1,4 +1,4 @@
-//! A plugin used through its raw tables, as a host in C would.
+//! A plugin that is called through its raw tables, as a C host would call it.
 
 use std::ffi::c_void;
 use std::path::Path;
@@ -13,16 +13,17 @@ use plugin_api::{
 
 use crate::host::TestHost;
 
-/// A loaded plugin. Never unloaded: providers may leave threads in its libraries.
+/// A loaded plugin. The plugin is never unloaded, because providers may leave threads in its
+/// libraries.
 pub struct Loaded {
     /// The component's functions.
     pub component: &'static ComponentVtable,
 }
 
 impl Loaded {
-    /// Loads a plugin and gives its entry this host.
+    /// Loads a plugin and passes this host to its entry.
     pub fn open(path: &Path, host: &TestHost) -> Loaded {
-        // SAFETY: loading runs the plugin's initialisers, which is what the test wants.
+        // SAFETY: loading runs the plugin's initialisers, as the test intends.
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         // SAFETY: the symbol of this name is an EntryFn.
@@ -36,7 +37,7 @@ impl Loaded {
         Loaded { component }
     }
 
-    /// Declares the parameters and opens the component. The host must outlive it.
+    /// Declares the parameters and opens the component. The host must outlive the component.
     pub fn open_component(&self, host: &TestHost) -> Result<*mut Component, Status> {
         let mut component = ptr::null_mut();
         // SAFETY: the host outlives the component, `component` is writable.
@@ -48,7 +49,7 @@ impl Loaded {
         Ok(component)
     }
 
-    /// Makes the modules and gives the first.
+    /// Makes the modules and returns the first.
     ///
     /// # Safety
     /// `component` is open and was not initialised.
@@ -59,7 +60,7 @@ impl Loaded {
     ) -> Result<*mut Module, Status> {
         let mut modules = [ptr::null_mut(); 8];
         let mut count = modules.len();
-        // SAFETY: the caller vouches for the component; there is room for `count` modules.
+        // SAFETY: the caller guarantees the component; the array has room for `count` modules.
         unsafe {
             self.component.init.unwrap()(component, level as u32, modules.as_mut_ptr(), &mut count)
                 .ok()?;
@@ -69,10 +70,10 @@ impl Loaded {
     }
 }
 
-/// A plugin with an open component, a module, an endpoint to itself and registered memory. Closed
-/// when dropped.
+/// A plugin with an open component, a module, an endpoint to itself and registered memory. The drop
+/// closes all objects.
 pub struct Session<'host> {
-    /// Whose table the component uses.
+    /// The host whose table the component uses.
     _host: &'host TestHost,
     /// The component's functions.
     pub component_table: &'static ComponentVtable,
@@ -82,29 +83,29 @@ pub struct Session<'host> {
     pub table: ModuleVtable,
     /// The module.
     pub module: *mut Module,
-    /// This process as a peer.
+    /// This process's endpoint to itself.
     pub endpoint: *mut Endpoint,
     /// Registered memory, for both sides of an operation.
     pub memory: Vec<u64>,
-    /// Its handle.
+    /// The handle of the memory.
     pub handle: *mut Handle,
 }
 
-/// Words of a session's memory.
+/// The number of words of a session's memory.
 pub const WORDS: usize = 512;
 
 /// Every kind of access.
 pub const ALL_ACCESS: u32 = 0xf;
 
 impl<'host> Session<'host> {
-    /// Opens the plugin up to memory that it can reach in this process.
+    /// Opens the plugin, up to memory that operations of this process can access.
     pub fn new(plugin: &Path, host: &'host TestHost) -> Self {
         let loaded = Loaded::open(plugin, host);
         let component = loaded.open_component(host).unwrap();
         // SAFETY: the component was just opened.
         let module = unsafe { loaded.init(component, ThreadLevel::Single) }
             .unwrap_or_else(|status| panic!("init: {status}"));
-        // SAFETY: a module starts with its two tables, valid as long as it.
+        // SAFETY: a module starts with its two tables, which are valid as long as the module.
         let (table, attributes) = unsafe {
             (
                 ModuleVtable::check((*module).vtable).unwrap(),
@@ -142,12 +143,12 @@ impl<'host> Session<'host> {
         }
     }
 
-    /// Address of a word of the memory, as a local one.
+    /// The address of a word of the memory, for the local side.
     pub fn local(&mut self, word: usize) -> *mut c_void {
         (&raw mut self.memory[word]).cast()
     }
 
-    /// Address of a word of the memory, as a remote one.
+    /// The address of a word of the memory, for the remote side.
     pub fn remote(&self, word: usize) -> u64 {
         (&raw const self.memory[word]) as u64
     }
@@ -164,13 +165,13 @@ impl<'host> Session<'host> {
         copy
     }
 
-    /// Progresses once; negative is an error.
+    /// Makes progress once; a negative result is an error.
     pub fn progress(&self) -> i32 {
         // SAFETY: the component is open.
         unsafe { self.component_table.progress.unwrap()(self.component) }
     }
 
-    /// Waits for everything that was issued.
+    /// Waits for all issued operations.
     pub fn flush(&self) -> Status {
         // SAFETY: the module lives.
         unsafe { self.table.flush.unwrap()(self.module, ptr::null_mut()) }
@@ -179,7 +180,8 @@ impl<'host> Session<'host> {
 
 impl Drop for Session<'_> {
     fn drop(&mut self) {
-        // SAFETY: everything is live and used for the last time; children before parents.
+        // SAFETY: all objects are live and used for the last time; children are closed before
+        // parents.
         unsafe {
             self.table.flush.unwrap()(self.module, ptr::null_mut());
             self.table.deregister_mem.unwrap()(self.module, self.handle);
@@ -190,7 +192,7 @@ impl Drop for Session<'_> {
     }
 }
 
-/// A callback that counts its calls in the [`AtomicUsize`] at `context`, if there is one.
+/// A callback that counts its calls in the [`AtomicUsize`] at `context`, if `context` is not NULL.
 ///
 /// # Safety
 /// `context` is NULL or points to an [`AtomicUsize`].
@@ -203,9 +205,9 @@ pub unsafe extern "C" fn count_calls(
     _data: *mut c_void,
     _status: i32,
 ) {
-    // SAFETY: the caller vouches for it.
+    // SAFETY: the caller guarantees that `context` is valid.
     if let Some(calls) = unsafe { context.cast::<AtomicUsize>().as_ref() } {
-        // Read after the flush that ran this callback on the same thread.
+        // The count is read after the flush that ran this callback on the same thread.
         calls.fetch_add(1, Ordering::Relaxed);
     }
 }

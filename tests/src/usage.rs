@@ -1,8 +1,8 @@
-//! What this process holds, as the kernel counts it.
+//! The resources of this process, as the kernel counts them.
 
 use std::fs;
 
-/// Open file descriptors, with what each leads to.
+/// Open file descriptors, with the target of each.
 pub fn descriptors() -> Vec<String> {
     let mut open: Vec<String> = fs::read_dir("/proc/self/fd")
         .expect("/proc is mounted")
@@ -11,7 +11,7 @@ pub fn descriptors() -> Vec<String> {
             let target = fs::read_link(&path).ok()?;
             Some(format!("{} -> {}", path.display(), target.display()))
         })
-        // The directory that is being read is open only for the reading.
+        // The folder that is being read is open only during the read.
         .filter(|line| !line.contains("/proc/") || !line.ends_with("/fd"))
         .collect();
     open.sort();
@@ -52,9 +52,9 @@ fn field(name: &str) -> usize {
         .unwrap_or_else(|| panic!("/proc/self/status has no {name}"))
 }
 
-/// Bytes that the C allocator has handed out and not got back, libraries' included.
+/// The bytes that the C allocator has allocated and not freed, including those of libraries.
 pub fn allocated() -> usize {
-    // SAFETY: mallinfo2 reads the allocator's own counts and takes nothing.
+    // SAFETY: mallinfo2 takes no arguments and reads only the allocator's counts.
     let counts = unsafe { libc::mallinfo2() };
     counts.uordblks + counts.hblkhd
 }

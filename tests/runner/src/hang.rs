@@ -1,26 +1,27 @@
-//! Tells a program that hangs from one that a busy machine slows down: by the processor time of its processes and by its
-//! output, not by the clock on the wall.
+//! Distinguishes a hanging program from a program that a busy machine slows down, by the processor time of its processes
+//! and by its output, not by the wall clock.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// A program that waits for an event in a loop with pauses uses less than this part of a processor; on a busy machine one
-/// that works gets more.
+/// A program that waits for an event in a loop with pauses uses less than this part of a processor; on a busy machine a
+/// working program gets more.
 const IDLE: u32 = 50;
-/// Between two looks, each of which reads all of /proc.
+/// Time between two checks; each check reads all of /proc.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What is known of a program under way.
+/// The observed activity of a running program.
 pub(crate) struct Hang {
-    /// Processor time of all its processes after which it is ended.
+    /// The processor time of all its processes after which the program is killed.
     most: Duration,
-    /// Time without output and with next to no processor time after which it is ended.
+    /// The time almost without output and processor time after which the program is killed.
     silence: Duration,
     looked: Option<Instant>,
-    /// Its processor time at the last look, and the part of a processor that it used since the look before.
+    /// The program's processor time at the last check, and the part of a processor that it used since the
+    /// check before.
     seen: Duration,
     rate: f64,
-    /// When it was last seen to do something, and what it had used and said by then.
+    /// The time at which activity was last observed, and the processor time and output by then.
     active: Instant,
     worked: Duration,
     said: u64,
@@ -33,7 +34,7 @@ impl Hang {
             silence,
             looked: None,
             seen: Duration::ZERO,
-            // One that has just begun works.
+            // A program that has just begun counts as working.
             rate: 1.0,
             active: Instant::now(),
             worked: Duration::ZERO,
@@ -41,7 +42,8 @@ impl Hang {
         }
     }
 
-    /// Why a program is to be ended, if it hangs: its first process, and the bytes that it said.
+    /// The reason to kill a program, if it hangs; `root` is its first process, and `said` the
+    /// number of its output bytes.
     pub(crate) fn look(&mut self, root: u32, said: u64) -> Option<String> {
         let now = Instant::now();
         if self.looked.is_some_and(|looked| now - looked < PAUSE) {
@@ -56,7 +58,7 @@ impl Hang {
         self.judge(now, worked, said)
     }
 
-    /// The processors that it used between the last two looks.
+    /// The processors that the program used between the last two checks.
     pub(crate) fn rate(&self) -> f64 {
         self.rate
     }
@@ -65,7 +67,7 @@ impl Hang {
         if worked >= self.most {
             return Some(format!("used {} s of processor time", worked.as_secs()));
         }
-        // A child that is left by its parent takes its time with it.
+        // When a parent leaves a child, the child's time is lost.
         let used = worked.abs_diff(self.worked);
         if said != self.said || used > self.silence / IDLE {
             (self.active, self.worked, self.said) = (now, worked, said);
@@ -77,7 +79,8 @@ impl Hang {
     }
 }
 
-/// Processor time of a process and its descendants, also of those that ended and were waited for.
+/// The processor time of a process and its descendants, including those that ended and were waited
+/// for.
 fn worked(root: u32) -> Duration {
     let Ok(entries) = std::fs::read_dir("/proc") else {
         return Duration::ZERO;
@@ -91,7 +94,7 @@ fn worked(root: u32) -> Duration {
         })
         .collect();
     let descends = |mut pid: u32| {
-        // Bounded, because processes come and go while they are read.
+        // The loop is bounded, because processes begin and end while they are read.
         for _ in 0..processes.len() {
             if pid == root {
                 return true;
@@ -105,14 +108,15 @@ fn worked(root: u32) -> Duration {
     };
     let own = processes.iter().filter(|(pid, _)| descends(**pid));
     let ticks: u64 = own.map(|(_, (_, ticks))| ticks).sum();
-    // SAFETY: sysconf takes a plain number.
+    // SAFETY: the argument of sysconf is a number.
     let second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) }).unwrap_or(100);
     Duration::from_millis(ticks * 1000 / second.max(1))
 }
 
-/// The parent of a process and the sum of utime, stime, cutime and cstime, as proc(5) has them.
+/// The parent of a process and the sum of its utime, stime, cutime and cstime, from the format of
+/// proc(5).
 fn parent_and_ticks(stat: &str) -> Option<(u32, u64)> {
-    // The name may hold spaces and parentheses.
+    // The name may contain spaces and parentheses.
     let (_, rest) = stat.rsplit_once(") ")?;
     let fields: Vec<&str> = rest.split(' ').collect();
     let parent = fields.get(1)?.parse().ok()?;
@@ -137,12 +141,12 @@ mod tests {
             hang.judge(begun + at * SECOND, worked * SECOND, said)
                 .is_some()
         };
-        // Next to no output, then next to no processor time, for longer than any limit.
+        // First almost no output, then almost no processor time, for longer than any limit.
         assert!(!judge(40, 2, 0) && !judge(80, 4, 0) && !judge(120, 6, 0));
         assert!(!judge(160, 6, 1) && !judge(200, 6, 2));
-        // Neither; a pause in a loop is not work.
+        // Neither output nor processor time; a pause in a loop is not work.
         assert!(!judge(249, 7, 2) && judge(250, 7, 2));
-        // It works for ever.
+        // The program works forever.
         assert!(!judge(251, 99, 2) && judge(252, 100, 2));
     }
 
@@ -168,7 +172,8 @@ mod tests {
             std::thread::yield_now();
         }
         let loops: libc::pid_t = line.trim().parse().unwrap();
-        // SAFETY: plain numbers; the process is the child's child, which is alive until it is killed here.
+        // SAFETY: the arguments are numbers; the process is the child's child, which lives until it is
+        // killed here.
         assert_eq!(unsafe { libc::kill(loops, libc::SIGKILL) }, 0);
         assert!(child.wait().is_ok());
     }

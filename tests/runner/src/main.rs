@@ -21,26 +21,27 @@ use programs::Program;
 use running::{Ended, Running};
 
 /// Test programs that need the machine for themselves: `room` starts 48 processes that open endpoints in turns, and a
-/// turn is waited for 10 s. They run after all others, one by one.
+/// process waits at most 10 s for its turn. These programs run after all others, one by one.
 const ALONE: [&str; 1] = ["core/room"];
 
-/// Test programs whose tests wait, for links that go down and for timeouts of peers: they run more of them at a time.
+/// Test programs whose tests wait for failing links and for timeouts of peers; they run more tests at a time.
 pub(crate) const WAITING: [&str; 1] = ["core/hosts"];
 
 #[derive(Parser)]
 #[command(about = "Run the test programs of the workspace, several at a time")]
 struct Arguments {
-    /// Programs at a time, and twice as many while processors idle; twice the number of processors unless said otherwise.
+    /// The number of programs at a time, which doubles while processors idle; the default is twice the number of
+    /// processors.
     #[arg(long)]
     jobs: Option<usize>,
-    /// Seconds after which a program is ended and has failed: of processor time, times the number of processors, or without
-    /// output and with next to no processor time.
+    /// The limit in seconds after which a program is killed and has failed. It limits the processor time, times the number
+    /// of processors, and the time almost without output and processor time.
     #[arg(long, default_value_t = 600)]
     limit: u64,
     /// Runs only programs whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// What goes to `cargo test --no-run`, such as `--workspace`.
+    /// The arguments of `cargo test --no-run`, such as `--workspace`.
     #[arg(last = true)]
     cargo: Vec<String>,
 }
@@ -59,7 +60,7 @@ fn main() -> ExitCode {
 
 fn run(arguments: &Arguments) -> Result<bool, String> {
     let mut programs = programs::build(&arguments.cargo)?;
-    // What cargo used is no program's.
+    // Cargo's own processor time belongs to no program.
     running::used_since_the_last();
     if let Some(only) = &arguments.only {
         programs.retain(|program| program.name.contains(only.as_str()));
@@ -85,7 +86,7 @@ fn run(arguments: &Arguments) -> Result<bool, String> {
     Ok(report(&mut ended, begun.elapsed()))
 }
 
-/// Runs programs as there is room for them, and prints the end of each.
+/// Runs as many programs at a time as there is room for, and prints the end of each.
 fn several(
     programs: Vec<Program>,
     mut room: Room,
@@ -121,7 +122,7 @@ fn several(
     }
 }
 
-/// Says what came of all; whether everything passed.
+/// Prints the result of all programs; returns whether everything passed.
 fn report(ended: &mut [Ended], took: Duration) -> bool {
     ended.sort_by_key(|end| std::cmp::Reverse(end.took));
     println!("\n==== the slowest test programs, in seconds on the wall and of the processors");

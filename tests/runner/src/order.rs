@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use crate::programs::Program;
 use crate::running::{Ended, Running};
 
-/// What took longest where nobody knows better yet. `hosts` waits for links that go down and for timeouts of peers.
+/// The programs that count as slow while no earlier times are known. `hosts` waits for failing links and for
+/// timeouts of peers.
 const LONG: [&str; 11] = [
     "core/over_lab",
     "core/devices",
@@ -23,7 +24,7 @@ const LONG: [&str; 11] = [
     "tests/process_failure",
 ];
 
-/// How long each program took in earlier runs, milliseconds, in a file beside the programs.
+/// The duration of each program in earlier runs, in milliseconds, in a file beside the programs.
 pub(crate) struct Times {
     file: PathBuf,
     known: BTreeMap<String, u64>,
@@ -41,7 +42,8 @@ impl Times {
         Times { file, known }
     }
 
-    /// Sorts the longest first: a long one that begins last is waited for alone. New ones begin before them.
+    /// Sorts the longest program first, because a long program that begins last would run alone. New
+    /// programs begin before all others.
     pub(crate) fn sort(&self, programs: &mut [Program]) {
         programs.sort_by_key(|program| std::cmp::Reverse(self.expected(&program.name)));
     }
@@ -49,13 +51,13 @@ impl Times {
     fn expected(&self, name: &str) -> u64 {
         match self.known.get(name) {
             Some(took) => *took,
-            // Where nothing is known, the list decides.
+            // If no time is known, the list decides.
             None if self.known.is_empty() => LONG.contains(&name).into(),
             None => u64::MAX,
         }
     }
 
-    /// Keeps what programs took that ended well.
+    /// Stores the durations of successful programs.
     pub(crate) fn keep(&mut self, ended: &[Ended]) -> Result<(), String> {
         for end in ended.iter().filter(|end| end.good) {
             let took = u64::try_from(end.took.as_millis()).unwrap_or(u64::MAX);
@@ -67,20 +69,21 @@ impl Times {
     }
 }
 
-/// Between two looks at the machine, and after each start that one of them caused: what begins shows its load by then.
+/// Time between two checks of the machine, and after each start that a check caused; a new program shows its load by
+/// then.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// Whether there is room for another program.
+/// Decides whether there is room for another program.
 pub(crate) struct Room {
     processors: f64,
     jobs: usize,
     looked: Instant,
-    /// Ticks of all processors, and those of them that were idle, at the last look.
+    /// The ticks of all processors, and their idle ticks, at the last check.
     ticks: Option<(u64, u64)>,
 }
 
 impl Room {
-    /// For `jobs` programs at a time; for up to twice as many while most of them wait.
+    /// Room for `jobs` programs at a time, and for up to twice as many while most of them wait.
     pub(crate) fn new(processors: usize, jobs: usize) -> Room {
         Room {
             processors: processors as f64,
@@ -100,7 +103,8 @@ impl Room {
         let (before, now) = (self.ticks, ticks());
         (self.looked, self.ticks) = (Instant::now(), now);
         let used: f64 = running.iter().map(Running::rate).sum();
-        // Others may want the processors too, and there may be more of them than these programs may use.
+        // Other processes may need the processors too, and the machine may have more processors than
+        // these programs may use.
         let idle = before
             .zip(now)
             .is_some_and(|(before, now)| idle(before, now) * self.processors > ROOM);
@@ -108,23 +112,25 @@ impl Room {
     }
 }
 
-/// The part of a processor that has to be free for another program.
+/// The part of a processor that must be free for another program.
 const ROOM: f64 = 0.4;
 
-/// The part of the time between two looks in which processors were idle.
+/// The part of the time between two checks in which processors were idle.
 fn idle((all, idle): (u64, u64), (now, idle_now): (u64, u64)) -> f64 {
     let passed = now.saturating_sub(all).max(1);
     idle_now.saturating_sub(idle) as f64 / passed as f64
 }
 
-/// Ticks of all processors since the machine started, and the idle ones of them, as proc(5) has them.
+/// The ticks of all processors since the machine started, and their idle ticks, from the format of
+/// proc(5).
 fn ticks() -> Option<(u64, u64)> {
     parsed(&std::fs::read_to_string("/proc/stat").ok()?)
 }
 
 fn parsed(stat: &str) -> Option<(u64, u64)> {
     let line = stat.lines().next()?.strip_prefix("cpu ")?;
-    // user, nice, system, idle, iowait, irq, softirq, steal; time of guests is in user already.
+    // The fields are user, nice, system, idle, iowait, irq, softirq and steal; user already includes
+    // the time of guests.
     let ticks: Vec<u64> = line
         .split_whitespace()
         .take(8)

@@ -10,18 +10,19 @@ pub(crate) struct Program {
     /// Its package and target.
     pub(crate) name: String,
     pub(crate) file: PathBuf,
-    /// The folder of its package, in which cargo would run it.
+    /// The folder of the program's package, in which cargo would run the program.
     pub(crate) folder: PathBuf,
 }
 
 impl Program {
-    /// Whether it waits more than it works.
+    /// Whether the program waits more than it works.
     pub(crate) fn waits(&self) -> bool {
         crate::WAITING.contains(&self.name.as_str())
     }
 }
 
-/// The parts of cargo's messages that matter here; the format is in The Cargo Book, "External tools".
+/// The fields of cargo's messages that the runner reads; the format is in The Cargo Book, "External
+/// tools".
 #[derive(Deserialize)]
 struct Message {
     reason: String,
@@ -42,7 +43,7 @@ struct Profile {
     test: bool,
 }
 
-/// Builds the test programs, with these arguments of `cargo test`.
+/// Builds the test programs, with these arguments for `cargo test`.
 pub(crate) fn build(arguments: &[String]) -> Result<Vec<Program>, String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
@@ -64,7 +65,7 @@ pub(crate) fn build(arguments: &[String]) -> Result<Vec<Program>, String> {
         .collect()
 }
 
-/// The test program that a message is about, if it is about one.
+/// The test program in one of cargo's messages, if the message contains one.
 fn program(line: &str) -> Result<Option<Program>, String> {
     if !line.starts_with('{') {
         return Ok(None);

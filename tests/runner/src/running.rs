@@ -1,4 +1,4 @@
-//! A test program that runs, in a process group of its own and with its output in a file.
+//! A running test program, in its own process group and with its output in a file.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::hang::Hang;
 use crate::programs::Program;
 
-/// A program under way.
+/// A running program.
 pub(crate) struct Running {
     program: Program,
     child: Child,
@@ -24,12 +24,12 @@ pub(crate) struct Running {
 pub(crate) struct Ended {
     pub(crate) name: String,
     pub(crate) good: bool,
-    /// How it ended, where it did not pass.
+    /// The reason of the failure; empty if the program passed.
     why: String,
     pub(crate) took: Duration,
-    /// Processor time of its processes, less of those that nobody waited for.
+    /// The processor time of its processes, without those that no process waited for.
     pub(crate) used: Duration,
-    /// Tests that passed.
+    /// The number of tests that passed.
     pub(crate) passed: u32,
     output: String,
 }
@@ -49,20 +49,22 @@ fn unnamed() -> Result<File, String> {
     open().map_err(|error: std::io::Error| format!("{}: {error}", path.display()))
 }
 
-/// Has the kernel end a program whose runner was ended, by Ctrl-C for one: its group is not the terminal's.
+/// Makes the kernel kill a program whose runner was killed, for example by Ctrl-C, because the program's
+/// group is not the terminal's.
 fn end_with_the_runner() -> std::io::Result<()> {
-    // SAFETY: plain numbers.
+    // SAFETY: the arguments are numbers.
     match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
         0 => Ok(()),
         _ => Err(std::io::Error::last_os_error()),
     }
 }
 
-/// Processor time of all children that were waited for since the last call, which was after the wait for another one.
+/// The processor time of all children that were waited for since the last call; the last call followed the wait for
+/// another child.
 pub(crate) fn used_since_the_last() -> Duration {
     static BEFORE: Mutex<Duration> = Mutex::new(Duration::ZERO);
     let mut usage = MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: `usage` is writable, and written if the call succeeds.
+    // SAFETY: `usage` is writable, and is filled if the call succeeds.
     let now = unsafe {
         match libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr()) {
             0 => usage.assume_init(),
@@ -106,12 +108,13 @@ impl Running {
         })
     }
 
-    /// The processors that it uses, as a number.
+    /// The number of processors that the program uses.
     pub(crate) fn rate(&self) -> f64 {
         self.hang.rate()
     }
 
-    /// The end of the program, once it has ended. One that hangs is ended, with its process group.
+    /// The result of the program, once it has ended. A hanging program is killed with its process
+    /// group.
     pub(crate) fn poll(&mut self) -> Result<Option<Ended>, String> {
         let waited = |error| format!("{}: {error}", self.program.name);
         let status = self.child.try_wait().map_err(waited)?;
@@ -126,9 +129,10 @@ impl Running {
                 hung
             }
         };
-        // What the program left behind ends too.
+        // Processes that the program left behind are killed too.
         if let Ok(group) = libc::pid_t::try_from(self.child.id()) {
-            // SAFETY: kill takes plain numbers; the group is this child's own, and gone or ours.
+            // SAFETY: the arguments are numbers; the group belongs to this child, and has ended or
+            // still belongs to it.
             unsafe { libc::kill(-group, libc::SIGKILL) };
         }
         let status = match status {
@@ -160,7 +164,7 @@ fn why(status: ExitStatus) -> String {
     }
 }
 
-/// The number of tests that the harness said passed; one where a program has no harness.
+/// The number of tests that the harness reported as passed; 1 for a program without a harness.
 fn passed(output: &str) -> u32 {
     let results = output
         .lines()
@@ -178,7 +182,7 @@ fn passed(output: &str) -> u32 {
 }
 
 impl Ended {
-    /// One line, or everything that a failed program said.
+    /// Prints one line, or the whole output of a failed program.
     pub(crate) fn print(&self) {
         let seconds = self.took.as_secs_f64();
         let used = self.used.as_secs_f64();
@@ -195,10 +199,11 @@ impl Ended {
     }
 }
 
-/// The most lines of the harness's last output.
+/// The number of lines that are shown from the end of the output.
 const LAST_LINES: usize = 12;
 
-/// The lines of a failed program that tell what failed: those of failed tests and panics, and the last ones.
+/// The lines of a failed program's output that show the failure: those of failed tests and panics, and the
+/// last lines.
 fn telling(output: &str) -> Vec<&str> {
     let lines: Vec<&str> = output.lines().collect();
     let last = lines.len().saturating_sub(LAST_LINES);
@@ -206,7 +211,7 @@ fn telling(output: &str) -> Vec<&str> {
     let mut after_panic = false;
     for (index, line) in lines.into_iter().enumerate() {
         let panicked = line.contains("' panicked at ") || line.contains(") panicked at ");
-        // The message of a panic follows its place.
+        // The message of a panic follows its location.
         if panicked || after_panic || line.ends_with("... FAILED") || index >= last {
             shown.push(line);
         }
@@ -216,7 +221,7 @@ fn telling(output: &str) -> Vec<&str> {
 }
 
 impl Ended {
-    /// A program that passed one test in so much time, and used no processor.
+    /// A program that passed one test in the given time, and used no processor time.
     #[cfg(test)]
     pub(crate) fn passed(name: &str, took: Duration) -> Ended {
         Ended {
@@ -230,7 +235,7 @@ impl Ended {
         }
     }
 
-    /// The failure once more and in short, for the end of a long run.
+    /// Prints the failure again and in short, for the end of a long run.
     pub(crate) fn print_failures(&self) {
         println!("FAILED: {}: {}", self.name, self.why);
         for line in telling(&self.output) {
@@ -283,7 +288,7 @@ mod tests {
         assert!(!killed.good && killed.why == "ended by signal 9");
         let silent = ended("sleep 1000 & wait", long, Duration::ZERO);
         assert!(!silent.good && silent.why.starts_with("no output"));
-        // A loop in a child counts.
+        // A loop in a child counts as processor time.
         let busy = ended("(while :; do :; done) & wait", long / 300, long);
         assert!(!busy.good && busy.why.ends_with("s of processor time"));
     }

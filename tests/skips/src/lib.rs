@@ -1,4 +1,4 @@
-//! The one way in which a test says that it cannot run here, and when that is a failure.
+//! The only interface by which a test reports that it cannot run here, and the rule when this is a failure.
 //!
 //! `./dev test` installs the packages that tests use and sets `TESTS_REQUIRE_ALL`. A skip is a failure then, unless the
 //! test lacks something that no package brings, such as a right or a feature of the kernel: the [`Lacking`] says what, and
@@ -12,12 +12,12 @@ use std::io::Write;
 use std::os::unix::fs::FileExt;
 use std::process::{Command, Stdio};
 
-/// What a test lacks.
+/// The missing precondition of a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lacking {
     /// A package, which `./dev` installs.
     Package,
-    /// Namespaces of its own: root, and the right to make them.
+    /// Separate namespaces: root, and the right to make them.
     Namespaces,
     /// The right to become another user: root.
     OtherUsers,
@@ -29,19 +29,19 @@ pub enum Lacking {
     TransparentHugePages,
     /// A kernel that copies between processes (`process_vm_readv`).
     ProcessCopies,
-    /// Something that the settings of this run exclude: more ranks, another device, a progress thread. Never a failure: other
-    /// runs have it.
+    /// A condition that the settings of this run exclude: more ranks, another device, a progress thread. Such a skip is
+    /// never a failure, because other runs have the condition.
     InThisRun,
 }
 
 impl Lacking {
-    /// Whether this machine has it, for all that this crate can see.
+    /// Whether this machine has the precondition, as far as this crate can detect.
     #[must_use]
     pub fn is_here(self) -> bool {
         match self {
             Lacking::Package => true,
             Lacking::Namespaces => makes_namespaces(),
-            // SAFETY: no conditions.
+            // SAFETY: the call has no preconditions.
             Lacking::OtherUsers => unsafe { libc::geteuid() == 0 },
             Lacking::PageFrames => shows_page_frames(),
             Lacking::HugePages => {
@@ -54,7 +54,7 @@ impl Lacking {
     }
 }
 
-/// Says that the rest of a test is not run. Panics if that is a failure.
+/// Reports that the rest of a test is not run. Panics if the skip is a failure.
 #[expect(clippy::panic, reason = "a test reports by panicking")]
 pub fn skipped(lacking: Lacking, why: impl Display) {
     if let Err(failure) = skip(lacking, why) {
@@ -62,10 +62,10 @@ pub fn skipped(lacking: Lacking, why: impl Display) {
     }
 }
 
-/// Says that the rest of a test is not run, or returns why that is a failure.
+/// Reports that the rest of a test is not run, or returns the reason why the skip is a failure.
 ///
 /// # Errors
-/// With `TESTS_REQUIRE_ALL`, if the machine has what the test lacks.
+/// With `TESTS_REQUIRE_ALL`, the machine has the precondition that the test lacks.
 pub fn skip(lacking: Lacking, why: impl Display) -> Result<(), String> {
     let required = std::env::var_os("TESTS_REQUIRE_ALL").is_some();
     judge(required, lacking, lacking.is_here(), &why)?;
@@ -95,26 +95,26 @@ fn makes_namespaces() -> bool {
     let mut command = Command::new("unshare");
     command.args(["-nmiup", "--fork", "--mount-proc", "true"]);
     let quiet = command.stdout(Stdio::null()).stderr(Stdio::null());
-    // SAFETY: no conditions.
+    // SAFETY: the call has no preconditions.
     let is_root = unsafe { libc::geteuid() == 0 };
     is_root && quiet.status().is_ok_and(|status| status.success())
 }
 
 fn shows_page_frames() -> bool {
     let word = 1u64;
-    // SAFETY: a plain question.
+    // SAFETY: the argument is a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as u64;
     let mut entry = [0; 8];
     let read = fs::File::open("/proc/self/pagemap")
         .and_then(|file| file.read_exact_at(&mut entry, &raw const word as u64 / page * 8));
-    // Bits 0 to 54 are the frame.
+    // Bits 0 to 54 are the frame number.
     read.is_ok() && u64::from_ne_bytes(entry) << 9 != 0
 }
 
-/// Whether memory that asks for huge pages gets one.
+/// Whether memory that requests huge pages gets one.
 fn gives_huge_pages() -> bool {
     const HUGE: usize = 2 << 20;
-    // SAFETY: a mapping of this function alone, in which the aligned part lies.
+    // SAFETY: only this function uses the mapping, which contains the aligned part.
     unsafe {
         let (access, kind) = (
             libc::PROT_READ | libc::PROT_WRITE,
@@ -133,7 +133,7 @@ fn gives_huge_pages() -> bool {
     }
 }
 
-/// What `/proc/self/smaps` says behind a name of the mapping that holds an address.
+/// The value of a field in `/proc/self/smaps` of the mapping that contains an address.
 #[must_use]
 pub fn mapping_says(address: usize, name: &str) -> Option<String> {
     let maps = fs::read_to_string("/proc/self/smaps").ok()?;
@@ -163,7 +163,7 @@ fn copies_between_processes() -> bool {
         iov_base: (&raw const from).cast_mut().cast::<c_void>(),
         iov_len: 8,
     };
-    // SAFETY: reads one word of this process into another one.
+    // SAFETY: the call reads one word of this process into another word.
     unsafe { libc::process_vm_readv(libc::getpid(), &local, 1, &remote, 1, 0) == 8 }
 }
 
@@ -183,7 +183,7 @@ mod tests {
         assert!(!Lacking::InThisRun.is_here(), "never a failure");
     }
 
-    /// Every source of the workspace, but this one.
+    /// Collects every source of the workspace except this one.
     fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// No test prints that it is skipped past this crate.
+    /// No test prints a skip without this crate.
     #[test]
     fn no_skip_is_said_elsewhere() {
         let mut found = Vec::new();

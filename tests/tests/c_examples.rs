@@ -1,4 +1,4 @@
-//! The examples in C over `libhost_stub.so`, compiled with every warning an error.
+//! The examples in C over `libhost_stub.so`; every compiler warning is an error.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use integration_tests::fixtures::{
 };
 use integration_tests::process::run;
 
-/// Compiles an example, and runs it as a job of each number of ranks over libfabric, and of the first over the C plugin. The
-/// C face knows no provider; `host-stub check` goes over each.
+/// Compiles an example, and runs it as a job of each number of ranks over libfabric, and of the first number over the C
+/// plugin. The C interface does not depend on the provider; `host-stub check` tests each provider.
 fn example(name: &str, ranks: &[u32]) {
     everywhere(name, ranks, &compile(name, "../host-stub/c/examples"));
 }
@@ -27,7 +27,7 @@ fn everywhere(name: &str, ranks: &[u32], out: &Path) {
     }
 }
 
-/// Runs a program as `count` ranks, each of which says that it passed.
+/// Runs a program as `count` ranks, each of which prints that it passed.
 fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
     passes_with(name, count, arguments, program, &[]);
 }
@@ -62,8 +62,8 @@ fn compile_with(name: &str, folder: &str, variant: &str, options: &[String]) -> 
 /// The first call of `host_calls.h` that uses fields which an older `host_coll_args_t` does not have.
 const NEWER_CALL: &str = "static inline int host_allgatherv(";
 
-/// Compiles `tables.c` with `host_stub.h` as it was, or will be: each change replaces one text of it. An older one has no
-/// calls with lists of blocks.
+/// Compiles `tables.c` with an older or newer `host_stub.h`: each change replaces one text of the header. An older header
+/// has no calls with lists of blocks.
 fn compile_with_header(variant: &str, changes: &[(&str, &str)]) -> PathBuf {
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub/c/include");
     let mut text = std::fs::read_to_string(include.join("host_stub.h")).unwrap();
@@ -137,8 +137,8 @@ fn hash_table() {
     example("hash_table", &[1, 3]);
 }
 
-/// By shared memory, which is the same under every provider; and over each of them where nothing is shared: there, what a call
-/// posts last leaves by progress.
+/// The test uses shared memory, which behaves the same with every provider, and each provider without shared memory.
+/// Without shared memory, the last message of a call leaves only with progress.
 #[test]
 fn ranks_that_compute_hold_nobody_up() {
     let program = compile("computes", "c");
@@ -151,7 +151,7 @@ fn ranks_that_compute_hold_nobody_up() {
     }
 }
 
-/// By shared memory and by messages, for memory of the host and of a device.
+/// The test uses shared memory and messages, for memory of the host and of a device.
 #[test]
 fn ranks_that_wait_serve_others_at_once() {
     let program = compile("asked_while_waiting", "c");
@@ -180,8 +180,8 @@ fn communicators_collectives_and_an_overriding_layer() {
     program("collectives", &[2, 4]);
 }
 
-/// The C face itself under valgrind: no invalid access, nothing lost. Calls to no rank and entries of a table need no other rank.
-/// Our plugin lies below; the C plugin cannot (see `c_programs.rs`).
+/// The C interface runs under valgrind: no invalid access, no leak. Calls with HOST_PROC_NULL and entries of a table need no
+/// other rank. The test uses libbtl_ofi.so, because the C plugin cannot run under valgrind (see `c_programs.rs`).
 #[test]
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
@@ -206,7 +206,7 @@ fn examples_under_valgrind() {
     }
 }
 
-/// Each entry of a window's table, from the public call to the functions of two layers of C and on.
+/// Each entry of a window's table, from the public call through the functions of two C layers.
 #[test]
 fn every_entry_of_a_window() {
     program("every_rma_entry", &[2, 3]);
@@ -224,7 +224,8 @@ fn every_error_is_told_to_the_handler() {
     over_a_transport_that_breaks("told_of_errors");
 }
 
-/// Runs a program over the C plugin, whose operations take long, and whose progress fails from one of 13 bytes on.
+/// Runs a program over the C plugin, whose operations take long, and whose progress fails from an operation of 13
+/// bytes on.
 fn over_a_transport_that_breaks(name: &str) {
     let program = compile(name, "c");
     let outcome = run(Command::new(host_stub())
@@ -239,7 +240,7 @@ fn over_a_transport_that_breaks(name: &str) {
     assert!(outcome.stdout.contains("passed\n"), "{said}");
 }
 
-/// If one rank refuses a collective creation, the other ranks are told.
+/// If one rank refuses a collective creation, the other ranks get an error.
 #[test]
 fn what_one_rank_gets_wrong() {
     let program = compile("refused_by_one", "c");
@@ -250,7 +251,7 @@ fn what_one_rank_gets_wrong() {
     }
 }
 
-/// Puts and updates whose origins can only be read, over a provider that pins memory. Neither goes by shared memory.
+/// Puts and updates from read-only memory, over a provider that pins memory. Neither uses shared memory.
 #[test]
 fn constants_as_origins() {
     let program = compile("constants", "c");
@@ -271,19 +272,19 @@ fn constants_as_origins() {
     assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
 }
 
-/// Each entry of a table of collectives, in the same way.
+/// Each entry of a table of collectives, tested in the same way.
 #[test]
 fn every_entry_of_a_communicator() {
     program("every_coll_entry", &[1, 3]);
 }
 
-/// Calls of windows to no rank.
+/// Calls of windows with HOST_PROC_NULL as the target.
 #[test]
 fn transfers_to_no_rank() {
     program("no_rank", &[1, 2]);
 }
 
-/// Two tasks of one thread inside of C layers at once.
+/// Two tasks of one thread are inside C layers at the same time.
 #[test]
 fn layers_of_suspended_tasks() {
     program("suspended_layers", &[1, 2]);
@@ -333,7 +334,8 @@ fn tables_of_an_older_program() {
     ));
 }
 
-/// More of each, in the room of this host's tables and beyond, and longer structures.
+/// More collectives, functions and hooks, within the size of this host's tables and beyond, and
+/// longer structures.
 #[test]
 fn tables_of_a_newer_program() {
     let later = |end: &str| format!("    void *(*later)(void);\n}} {end};");
@@ -361,7 +363,7 @@ fn tables_of_a_newer_program() {
     ));
 }
 
-/// The level is what the devices and the parameter allow, and level 1 refuses device memory.
+/// The level is the minimum of the devices' and the parameter's, and level 1 refuses device memory.
 #[test]
 fn levels_of_device_support() {
     let program = compile("device_level", "c");
@@ -379,7 +381,7 @@ fn levels_of_device_support() {
     }
 }
 
-/// A layer's allreduce sees buffers on a device where it says so, and otherwise host memory.
+/// A layer's allreduce gets buffers on a device if it supports them, and otherwise host memory.
 #[test]
 fn a_collective_of_the_programs_own_on_a_device() {
     let program = compile("device_coll", "../host-stub/c/examples");
@@ -389,14 +391,14 @@ fn a_collective_of_the_programs_own_on_a_device() {
     }
 }
 
-/// Arguments for a job with a device that is pretended, whose ranks share memory.
+/// The arguments of a job with a simulated device, whose ranks share memory.
 fn by_memory() -> Vec<&'static str> {
     let plugin = ofi_plugin().to_str().unwrap();
     let pretended = ["--mca", "host_pretended_devices", "1"];
     [&["--plugin", plugin, "--provider", "shm"], &pretended[..]].concat()
 }
 
-/// The same for ranks that share none.
+/// The same arguments for ranks that share no memory.
 fn by_messages() -> Vec<&'static str> {
     let mut arguments = by_memory();
     arguments[3] = "tcp;ofi_rxm";
@@ -412,10 +414,11 @@ fn windows_and_buffers_on_a_device() {
     }
 }
 
-/// A provider that takes the copy functions of the program's device: the same, without copies by the transport.
+/// The same test with a provider that accepts the copy functions of the program's device, so the transport
+/// makes no copies.
 #[test]
 fn a_device_whose_functions_the_provider_takes() {
-    // Under a name of its own: another test compiles the program at the same time.
+    // The output has its own name, because another test compiles the program at the same time.
     let program = compile_with("own_device", "c", "-honoured", &[]);
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-device-lab");
     std::fs::create_dir_all(&place).unwrap();
@@ -434,8 +437,8 @@ fn a_device_whose_functions_the_provider_takes() {
     assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
 }
 
-/// A thread in the place of a kernel, served by the main thread's progress and by a progress thread. (`device_ways.rs` has that
-/// thread over other providers.)
+/// A thread plays the role of a kernel; the main thread's progress serves it, then a progress thread. (`device_ways.rs`
+/// runs the same thread over other providers.)
 #[test]
 fn operations_that_a_device_starts() {
     let program = compile_with(
@@ -450,7 +453,7 @@ fn operations_that_a_device_starts() {
     }
 }
 
-/// Over every provider, and a device of the program's own, by copy functions in C.
+/// The program's own device with copy functions in C, over every provider.
 #[test]
 fn a_device_of_the_programs_own() {
     let program = compile("own_device", "c");

@@ -1,4 +1,4 @@
-//! The C host over both plugins, the C plugin under both hosts' versions.
+//! The C host over both plugins, and the C plugin under both versions of the host.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ fn host(program: &str, arguments: &[&str], plugin: &Path, settings: &[&str]) -> 
         .args(settings))
 }
 
-/// Asserts that both processes counted their checks and none failed; gives what they said.
+/// Asserts that both processes counted their checks and none failed; returns their output.
 fn passes(program: &str, plugin: &Path, settings: &[&str]) -> String {
     let outcome = host(program, &[], plugin, settings);
     let said = outcome.transcript();
@@ -38,7 +38,8 @@ fn passes(program: &str, plugin: &Path, settings: &[&str]) -> String {
 
 #[test]
 fn c_host_over_c_plugin() {
-    // Callbacks wait for progress; operations complete at once; hardly anything may wait.
+    // Callbacks wait for progress; operations complete immediately; at depth 1, almost no callback
+    // may wait.
     for depth in ["64", "0", "1"] {
         passes(
             "host",
@@ -63,7 +64,7 @@ fn rust_host_over_c_plugin() {
     }
 }
 
-/// The example of device memory, which nothing but copies may reach.
+/// The example of device memory, which only copies may access.
 #[test]
 fn c_program_with_a_device() {
     for provider in PROVIDERS {
@@ -84,7 +85,7 @@ fn newer_and_older_sides_work_together() {
             assert!(said.contains(&line), "{said}");
         }
     }
-    // And the plugin that users get, under a host that is newer than it.
+    // The released plugin, under a newer host.
     passes(
         "host-future",
         ofi_plugin(),
@@ -92,8 +93,8 @@ fn newer_and_older_sides_work_together() {
     );
 }
 
-/// The C door under valgrind: no invalid access, nothing lost. (The C plugin asks for pidfd_open,
-/// which valgrind 3.19 does not know.)
+/// The C host runs under valgrind: no invalid access, no leak. (The C plugin needs pidfd_open,
+/// which valgrind 3.19 does not support.)
 #[test]
 fn c_host_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
@@ -107,7 +108,7 @@ fn c_host_under_valgrind() {
     assert!(!said.contains("definitely lost"), "{said}");
 }
 
-/// With messages of its own (mode 2), and without.
+/// Runs with messages of the plugin (mode 2), and without.
 fn over_provider(provider: &str) {
     let setting = format!("btl_ofi_provider_include={provider}");
     for mode in ["0", "2"] {

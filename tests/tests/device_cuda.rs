@@ -1,5 +1,5 @@
-//! Tests the CUDA code on machines without a GPU, over `c/fake_cuda.c`, a fake of the driver's library that is found in its
-//! place. They show that the right calls are made in the right state, but not how a GPU executes them.
+//! Tests the CUDA code on machines without a GPU, over `c/fake_cuda.c`, a fake of the driver's library that the loader
+//! finds in its place. The tests show that the right calls are made in the right state, but not how a GPU executes them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,7 +15,8 @@ fn place() -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fake-cuda");
     std::fs::create_dir_all(&place).unwrap();
     let library = place.join("libcuda.so");
-    // Another test may be at it: a name of our own, put in place at once.
+    // Another test may write the file at the same time, so the test writes a separate file and
+    // renames it.
     let own = place.join(format!("libcuda.so.{:?}", std::thread::current().id()));
     std::fs::copy(c_program("libcuda-fake.so"), &own).unwrap();
     std::fs::rename(&own, &library).unwrap();
@@ -32,7 +33,7 @@ fn host(arguments: &[&str], devices: &str) -> Outcome {
         .env("FAKE_CUDA_SAY", "1"))
 }
 
-/// Runs tests of the device suite; gives what the fake counted.
+/// Runs tests of the device suite; returns the fake's counts.
 fn suite(provider: &str, devices: &str, only: &[&str]) -> String {
     let check = ["check", "--np", "2", "--suite", "device"];
     let arguments = [&check, only, &["--provider", provider]].concat();
@@ -43,7 +44,7 @@ fn suite(provider: &str, devices: &str, only: &[&str]) -> String {
     outcome.stderr
 }
 
-/// Each counter of each rank is above 0: the fake's memory was used, copies were asked for, and bounce buffers were pinned.
+/// Each counter of each rank is above 0: the fake's memory was used, copies were started, and bounce buffers were pinned.
 fn was_used(stderr: &str, pinned: bool) {
     let lines: Vec<&str> = stderr
         .lines()
@@ -58,13 +59,14 @@ fn was_used(stderr: &str, pinned: bool) {
     }
 }
 
-/// Two devices: the memory of the second belongs to no context, as that of pools.
+/// There are two devices: the memory of the second belongs to no context, like memory of pools.
 #[test]
 fn device_tests_over_each_provider() {
     for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
         let said = suite(provider, "2", &["--only", "device/"]);
         was_used(&said, true);
-        // A mailbox, eight lanes of two megabytes: what peers put is copied from there.
+        // The largest pinned range is a mailbox of eight lanes of two megabytes, from which the
+        // bytes of peers are copied.
         let pinned = said.lines().filter_map(|line| {
             let (_, rest) = line.split_once("the largest of ")?;
             rest.split_once(" KiB")?.0.parse::<usize>().ok()
@@ -79,7 +81,7 @@ fn the_window_suite_on_the_device() {
     was_used(&suite("shm", "1", &[]), true);
 }
 
-/// A program's own copy functions, over a stream of its own.
+/// A program's own copy functions use a stream of the program.
 #[test]
 fn a_program_copies_on_its_own_stream() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -103,7 +105,7 @@ fn a_program_copies_on_its_own_stream() {
     }
 }
 
-/// The operation ends with the error, which names the copy.
+/// The operation ends with an error that names the copy.
 #[test]
 fn a_copy_that_fails_while_others_are_under_way() {
     let check = ["check", "--np", "2", "--suite", "device", "--only"];
@@ -140,7 +142,7 @@ fn info_names_the_devices_and_the_level() {
     }
 }
 
-/// The kernel's side of the ring needs compute capability 7.0; without it there is level 2.
+/// The kernel's side of the ring needs compute capability 7.0; without it, the level is 2.
 #[test]
 fn an_old_device_starts_nothing() {
     let mut command = Command::new(host_stub());
@@ -155,7 +157,8 @@ fn an_old_device_starts_nothing() {
     }
 }
 
-/// A driver without a device, and a device that is not wanted, are as no driver. The reason is told.
+/// A driver without a device, or with an excluded device, counts as no driver. The host reports the
+/// reason.
 #[test]
 fn without_a_device_there_is_level_1() {
     for (devices, setting, why) in [
@@ -175,7 +178,8 @@ fn without_a_device_there_is_level_1() {
     }
 }
 
-/// The driver is not started for a program that has no devices: that costs each process files and time.
+/// The driver is not started for a program without devices, because it costs each process files and
+/// time.
 #[test]
 fn a_host_that_wants_no_devices_starts_no_driver() {
     for provider in ["shm", "tcp;ofi_rxm"] {
@@ -188,8 +192,8 @@ fn a_host_that_wants_no_devices_starts_no_driver() {
     }
 }
 
-/// A provider that reaches the memory itself and takes copy functions: one of the user's alone, with the driver's
-/// copies in place of the other, and none after both.
+/// A provider that accesses the memory itself and accepts copy functions: first one of the user's functions, with
+/// the driver's copies in place of the other, then none.
 #[test]
 fn one_copy_function_over_a_provider() {
     let place = place();
@@ -206,7 +210,7 @@ fn one_copy_function_over_a_provider() {
     assert!(outcome.stdout.contains("all as it should be"), "{said}");
 }
 
-/// The device's header compiles for a device, and the kernel that is shipped is made of it.
+/// The device header compiles for a device, and the shipped kernel was made from it.
 #[test]
 fn the_header_compiles_for_a_device() {
     let stub = Path::new(env!("CARGO_MANIFEST_DIR")).join("../host-stub");
@@ -239,7 +243,7 @@ fn the_header_compiles_for_a_device() {
     assert!(output.status.success(), "{said}");
     let made = std::fs::read_to_string(&out).unwrap();
     let shipped = std::fs::read_to_string(stub.join("cuda/started.ptx")).unwrap();
-    // Another Clang numbers registers otherwise; what synchronises must be the same.
+    // Another Clang numbers registers differently; the synchronising instructions must be equal.
     let of_memory = |ptx: &str| -> Vec<String> {
         let of_it = |l: &&str| [".sys.", ".entry", ".target"].iter().any(|w| l.contains(w));
         let words = |l: &str| l.split_whitespace().next().map(String::from);

@@ -1,5 +1,5 @@
 //! Tests of the paths to device memory that a provider's capabilities and parameters select: direct if the provider
-//! takes registrations, staged if it refuses them, and which thread serves peers.
+//! accepts registrations, staged if it refuses them; and of the thread that serves peers.
 
 use std::path::Path;
 use std::process::Command;
@@ -44,7 +44,7 @@ fn a_provider_that_refuses_registrations() {
 /// no registration is refused.
 #[test]
 fn a_provider_that_takes_registrations() {
-    // What a registration says of the device makes no difference to the windows.
+    // The device flag of a registration has no effect on the windows.
     for (device_only, tests) in [("1", None), ("0", Some("device/"))] {
         let environment = [
             ASKED,
@@ -61,7 +61,7 @@ fn a_provider_that_takes_registrations() {
     }
 }
 
-/// A provider that makes progress by itself and refuses the atomics that it advertises: lanes are taken by message.
+/// The provider makes progress by itself and refuses the atomics that it advertises, so lanes are taken by message.
 #[test]
 fn a_provider_whose_atomics_go_by_message() {
     suite("net", Some("device/"), &[]);
@@ -78,8 +78,8 @@ fn the_progress_thread_serves_rings() {
     }
 }
 
-/// A buffer for which the device has no memory fails its test, with the reason: a buffer of the host in its
-/// place would pass, and show nothing of the device.
+/// A test fails with a reason if the device has no memory for a buffer. With a host buffer instead, the
+/// test would pass, and prove nothing about the device.
 #[test]
 fn buffers_that_the_device_has_no_memory_for() {
     let page = "4096";
@@ -98,7 +98,7 @@ fn buffers_that_the_device_has_no_memory_for() {
     );
 }
 
-/// Copies that fail are told with the operation, the function and its answer.
+/// Reports of failed copies name the operation, the function and its result.
 #[test]
 fn failed_copies_are_named() {
     let outcome = suite("shm", Some("device/copies-that-fail"), &[]);
@@ -122,8 +122,8 @@ fn failed_copies_are_named() {
     }
 }
 
-/// With a thread of its own an owner serves without entering the library, where the provider makes
-/// progress by itself; the test of the same name finds the contrary without one.
+/// With a thread, an owner serves peers without entering the library, if the provider makes
+/// progress by itself. The test of the same name shows the contrary without a thread.
 #[test]
 fn a_thread_serves_in_its_owners_place() {
     for threaded in ["1", "0"] {

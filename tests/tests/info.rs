@@ -15,7 +15,8 @@ fn command(settings: &[(&str, &str)]) -> Command {
     command
 }
 
-/// A provider that requires local buffers to be registered is refused by name, and so is the parameter that admitted it.
+/// The refusal of a provider that requires registered local buffers names the requirement, and the parameter that
+/// admitted the provider.
 #[test]
 fn registered_local_buffers_are_refused() {
     let said = |settings: &[(&str, &str)]| {
@@ -35,7 +36,7 @@ fn registered_local_buffers_are_refused() {
     assert!(removed.contains(why), "{removed}");
 }
 
-/// So is a plugin.
+/// A plugin with this requirement is refused too.
 #[test]
 fn a_plugin_that_wants_local_buffers_registered_is_refused() {
     let mut command = Command::new(host_stub());
@@ -47,14 +48,14 @@ fn a_plugin_that_wants_local_buffers_registered_is_refused() {
     assert!(said.contains(why), "{said}");
 }
 
-/// The lists of providers and interfaces decide what is used, and the reason names the list.
+/// The lists of providers and interfaces decide which are used, and the reason names the list.
 #[test]
 fn lists_exclude_providers_and_interfaces() {
     let said = |settings: &[(&str, &str)]| {
         let outcome = run(command(settings).env("FI_SOCKETS_IFACE", "lo"));
         outcome.transcript()
     };
-    // By default sockets is not considered; with another list it is.
+    // By default, sockets is excluded; with another list, it is considered.
     let default = said(&[]);
     assert!(
         default.contains("refused: in btl_ofi_provider_exclude (shm,sockets"),

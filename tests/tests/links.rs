@@ -4,7 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The pages of a folder and of those below it.
+/// Collects the pages of a folder and its subfolders.
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -19,7 +19,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a heading is called in a link: lower case, hyphens for blanks, no other signs.
+/// The anchor of a heading: lower case, hyphens for blanks, no other signs.
 fn anchor(heading: &str) -> String {
     let lower = heading.to_lowercase().replace(' ', "-");
     let stays = |c: &char| c.is_alphanumeric() || matches!(c, '-' | '_');
@@ -32,7 +32,7 @@ fn has_heading(page: &Path, wanted: &str) -> bool {
     headings.any(|line| anchor(line.trim_start_matches('#').trim()) == wanted)
 }
 
-/// The places of the links `[text](place)` in a page.
+/// The targets of the links `[text](place)` in a page.
 fn places(text: &str) -> impl Iterator<Item = &str> {
     let ends = text.split("](").skip(1);
     ends.filter_map(|rest| rest.split_once(')').map(|(place, _)| place))

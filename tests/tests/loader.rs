@@ -20,15 +20,15 @@ fn services() -> HostServices {
     }
 }
 
-/// Opens a plugin up to a module; the message of what went wrong.
+/// Opens a plugin up to a module; returns the error's message on failure.
 fn open(path: &Path) -> Result<(u16, u16), String> {
     let text = |error: LoadError| error.to_string();
-    // SAFETY: the files are built or written by these tests.
+    // SAFETY: these tests built or wrote the files.
     let plugin = unsafe { Plugin::open(path, services()) }.map_err(text)?;
     let abi = plugin.abi();
     let component = Component::open(plugin).map_err(text)?;
     assert!(!component.survey().map_err(text)?.is_empty());
-    // SAFETY: this thread alone calls.
+    // SAFETY: only this thread calls.
     let transports = unsafe { component.init(ThreadLevel::Single) }.map_err(text)?;
     assert!(!transports.is_empty());
     Ok(abi)
@@ -129,7 +129,7 @@ fn refuses_modules_that_break_the_abi() {
 fn refuses_files_that_are_no_shared_objects() {
     let missing = Path::new(env!("CARGO_TARGET_TMPDIR")).join("nowhere/libbtl_ofi.so");
     refused(&missing, &["found no such file", "HOST_STUB_PLUGIN"]);
-    // A name without a slash is looked for by the dynamic loader.
+    // The dynamic loader searches for a name without a slash.
     refused(Path::new("libno-such-plugin.so"), &[]);
     refused(
         Path::new(env!("CARGO_TARGET_TMPDIR")),
@@ -145,8 +145,8 @@ fn refuses_files_that_are_no_shared_objects() {
     );
     let whole = fs::read(c_plugin("")).unwrap();
     refused(&file("truncated.so", &whole[..100]), &["found"]);
-    // A program that is linked as most are is an ELF shared object by its type; it has no entry, or
-    // the dynamic loader does not take it.
+    // A program with usual links is an ELF shared object by its type; it has no entry, or the
+    // dynamic loader refuses it.
     refused(&c_program("host"), &["found"]);
     refused(
         &file("object.o", &{
@@ -160,7 +160,7 @@ fn refuses_files_that_are_no_shared_objects() {
 
 #[test]
 fn a_shared_object_that_is_no_plugin_has_no_entry() {
-    // The C library: a shared object that is certainly there, since this process runs on it.
+    // The C library is a shared object that certainly exists, since this process uses it.
     let maps = fs::read_to_string("/proc/self/maps").unwrap();
     let libc = maps
         .lines()

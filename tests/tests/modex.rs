@@ -1,5 +1,5 @@
-//! Addresses from peers are untrusted input: truncated, random and altered bytes give no endpoint, or an endpoint whose
-//! operations fail, and never a crash.
+//! Addresses from peers are untrusted input: truncated, random and altered bytes cause no endpoint, or an endpoint
+//! whose operations fail, and never a crash.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,14 +11,15 @@ use integration_tests::random::Random;
 use integration_tests::session::{Session, count_calls};
 use plugin_api::{CompletionFn, Endpoint, Status};
 
-/// The process whose address a test makes up.
+/// The process whose address a test forges.
 const STRANGER: u64 = 1;
 
-/// Taken by each test: hosts that use a plugin at once get each other's lines.
+/// Each test holds this lock, because hosts that use a plugin at the same time get each other's log
+/// lines.
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Offers `blob` as the stranger's address: the status, the endpoint, and whether the log says why
-/// there is none.
+/// Offers `blob` as the stranger's address. Returns the status, the endpoint, and whether the log
+/// gives the reason for a missing endpoint.
 fn add(session: &Session, host: &TestHost, blob: Vec<u8>) -> (Status, *mut Endpoint, bool) {
     host.set_peer(STRANGER, blob);
     let mut endpoint = null_mut();
@@ -34,13 +35,13 @@ fn add(session: &Session, host: &TestHost, blob: Vec<u8>) -> (Status, *mut Endpo
 }
 
 fn remove(session: &Session, endpoint: *mut Endpoint) {
-    // SAFETY: the endpoint came from add_procs and is given back once.
+    // SAFETY: add_procs returned the endpoint, which is released once.
     let status = unsafe { session.table.del_procs.unwrap()(session.module, 1, &endpoint) };
     assert_eq!(status, Status::SUCCESS);
 }
 
-/// A process without a usable address has no endpoint, and a line of the log says why. The status may
-/// be an error besides.
+/// A process without a usable address gets no endpoint, and a log line gives the reason. The status
+/// may also be an error.
 fn refused(session: &Session, host: &TestHost, blob: Vec<u8>, what: &str) {
     let (status, endpoint, explained) = add(session, host, blob.clone());
     assert!(
@@ -70,7 +71,7 @@ fn malformed_addresses(plugin: &std::path::Path, host: &TestHost) {
         let bytes = random.bytes(length);
         refused(&session, host, bytes, "random");
     }
-    // A right start, so that what follows is looked at.
+    // The bytes begin like a valid address, so that the following bytes are checked.
     for _ in 0..2000 {
         let mut bytes = good.clone();
         let keep = 4 + random.below(good.len() - 4);
@@ -93,7 +94,7 @@ fn malformed_addresses(plugin: &std::path::Path, host: &TestHost) {
     remove(&session, endpoint);
 }
 
-/// An altered address may still be a possible one; then it has an endpoint that can be released.
+/// An altered address may still be valid; its endpoint can then be released.
 fn altered(session: &Session, host: &TestHost, blob: Vec<u8>) {
     let (status, endpoint, explained) = add(session, host, blob.clone());
     println!("{status} {endpoint:?} for {blob:02x?}");
@@ -105,8 +106,8 @@ fn altered(session: &Session, host: &TestHost, blob: Vec<u8>) {
     remove(session, endpoint);
 }
 
-/// A call that fails for one process adds none: the only release left of the other one waits for its operations, as the last
-/// release does.
+/// A call that fails for one process adds none: the other process has one release left, which waits for its operations like
+/// every last release.
 #[test]
 fn a_call_that_fails_adds_nobody() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -136,7 +137,7 @@ fn a_call_that_fails_adds_nobody() {
     let (local, remote) = (session.local(0), session.remote(1));
     let put = session.table.put.unwrap();
     let (module, endpoint, none) = (session.module, session.endpoint, null_mut());
-    // SAFETY: everything is the session's own, and the release ends the operation.
+    // SAFETY: all arguments belong to the session, and the release ends the operation.
     while unsafe {
         let told = Some(count_calls as CompletionFn);
         put(
@@ -155,7 +156,7 @@ fn a_call_that_fails_adds_nobody() {
         )
     } != Status::SUCCESS
     {
-        // The first operations on a connection find it half made.
+        // The connection is not complete at the first operations.
         session.progress();
     }
     assert_eq!(
@@ -170,7 +171,7 @@ fn a_call_that_fails_adds_nobody() {
     assert_eq!(status, Status::SUCCESS);
 }
 
-/// Two hosts of a process: neither takes the lines of the other, not even by closing.
+/// Two hosts of a process: neither gets the log lines of the other, not even by closing.
 #[test]
 fn each_host_has_its_lines() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,8 +1,7 @@
-//! A component that opens and closes, or fails to open, leaves nothing behind. Each test does this
-//! 200 times and compares descriptors, threads, resident memory and shared memory files.
+//! A component that opens and closes, or fails to open, leaks nothing. Each test does this 200
+//! times and compares descriptors, threads, resident memory and shared memory files.
 //!
-//! Each case runs in its own process, started by its test, because these counts are those of a
-//! process.
+//! Each case runs in a separate process, which its test starts, because the counts are per process.
 
 use std::env;
 use std::process::Command;
@@ -15,31 +14,32 @@ use integration_tests::session::{Loaded, Session};
 use integration_tests::usage;
 use plugin_api::{Status, ThreadLevel};
 
-/// Names the case that a child process runs.
+/// The variable that names the case of a child process.
 const CASE: &str = "OPEN_CLOSE_CASE";
-/// As many as show a page that is lost in each: more than [`RESIDENT_SLACK`].
+/// The number of rounds; it is large enough to show a page that each round leaks: more than
+/// [`RESIDENT_SLACK`].
 const ROUNDS: usize = 200;
-/// Rounds before the first count: libraries load, and allocators fill their pools.
+/// The number of rounds before the first count: libraries load, and allocators fill their pools.
 const WARM_UP: usize = 50;
-/// Growth over all rounds that is the allocators' affair, bytes: less than what the smallest leak
-/// of each round would come to.
+/// The permitted growth over all rounds, in bytes, for the allocators; less than the smallest leak
+/// of each round would add up to.
 const SLACK: usize = 16 * ROUNDS - 1;
-/// As [`SLACK`], for resident memory, which grows by whole pages.
+/// The permitted growth of resident memory, which grows by whole pages.
 const RESIDENT_SLACK: usize = 512 * 1024;
-/// What libfabric's shm provider keeps of each endpoint until the process ends, bytes: a record of
-/// its name, so that a signal handler can remove its file.
+/// The bytes that libfabric's shm provider keeps of each endpoint until the process ends: a record
+/// of its name, so that a signal handler can remove its file.
 const SHM_RECORD: usize = 288;
 
-/// Runs this file's test `name` again in a process of its own, with its case.
+/// Runs this file's test `name` again in a separate process, with its case.
 fn in_own_process(name: &str, case: &str) {
     let mut command = Command::new(env::current_exe().unwrap());
     command
         .args(["--exact", name, "--nocapture", "--test-threads=1"])
         .env(CASE, case)
-        // Freed memory goes back at once, so that what stays is what is held.
+        // Freed memory is returned immediately, so only leaked memory remains.
         .env("MALLOC_TRIM_THRESHOLD_", "0")
         .env("MALLOC_ARENA_MAX", "1")
-        // What a thread's cache holds would count as handed out.
+        // Memory in a thread's cache would count as allocated.
         .env("GLIBC_TUNABLES", "glibc.malloc.tcache_count=0");
     let outcome = run(&mut command);
     assert!(outcome.status.success(), "{}", outcome.transcript());
@@ -52,8 +52,8 @@ fn in_own_process(name: &str, case: &str) {
     }
 }
 
-/// Repeats a round and compares what the process holds before and after; `kept` is what a library
-/// is known to keep of each round, bytes.
+/// Repeats a round, and compares the process's resources before and after. `kept` is the number of
+/// bytes that a library is known to keep of each round.
 fn holds_no_more(kept: usize, round: impl Fn()) {
     for _ in 0..WARM_UP {
         round();
@@ -70,7 +70,7 @@ fn holds_no_more(kept: usize, round: impl Fn()) {
     assert_eq!(usage::descriptors(), descriptors);
     assert_eq!(usage::threads(), threads);
     let own = std::process::id().to_string();
-    // `btl_ofi.NODE.PID.STARTED` says whose it is; other names may hold the number somewhere.
+    // `btl_ofi.NODE.PID.STARTED` names the owner; other names may contain the number somewhere.
     let is_own = |name: &String| match name.strip_prefix("btl_ofi.") {
         Some(rest) => rest.split('.').nth(1) == Some(&own),
         None => name.contains(&own),
@@ -94,7 +94,7 @@ fn holds_no_more(kept: usize, round: impl Fn()) {
     );
 }
 
-/// Open, init, reach oneself, put, finalize, close.
+/// Opens, initialises, connects to itself, puts, finalises and closes.
 fn opens(provider: &str, kept: usize) {
     let host = TestHost::with_provider(provider);
     holds_no_more(kept, || {
@@ -103,7 +103,7 @@ fn opens(provider: &str, kept: usize) {
         let (local, remote) = (session.local(0), session.remote(1));
         let put = session.table.put.unwrap();
         let status = loop {
-            // SAFETY: everything is the session's own, and the flush ends the operation.
+            // SAFETY: all arguments belong to the session, and the flush ends the operation.
             let status = unsafe {
                 put(
                     session.module,
@@ -120,7 +120,7 @@ fn opens(provider: &str, kept: usize) {
                     null_mut(),
                 )
             };
-            // The first operations on a connection find it half made.
+            // The connection is not complete at the first operations.
             if status != Status::TEMP_OUT_OF_RESOURCE {
                 break status;
             }

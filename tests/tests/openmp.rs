@@ -19,13 +19,13 @@ use integration_tests::process::{Outcome, run};
 use test_skips::{Lacking, skipped};
 
 const MODES: [&str; 3] = ["master", "thread", "task"];
-/// What a program is told that asked for the task level and does not get it.
+/// The warning for a program that requested the task level and does not get it.
 const REFUSED: &str = "thread level TaskMultiple was asked for, and Multiple is provided";
 
 #[derive(Clone, Copy)]
 struct Compiler {
     name: &'static str,
-    /// Whether its OpenMP runs another task at a taskyield.
+    /// Whether the compiler's OpenMP runs another task at a taskyield.
     yields: bool,
 }
 
@@ -44,10 +44,10 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// Whether the compiler is here, with an OpenMP of its own.
+/// Whether the compiler is installed, with its own OpenMP.
 fn is_there(compiler: Compiler) -> bool {
     static FOUND: Mutex<BTreeMap<&str, bool>> = Mutex::new(BTreeMap::new());
-    // Tests run at once, and must not overwrite what another one compiles.
+    // Tests run at the same time, and must not overwrite each other's output.
     let mut found = FOUND.lock().unwrap_or_else(PoisonError::into_inner);
     let there = *found
         .entry(compiler.name)
@@ -81,7 +81,8 @@ fn compiles_openmp(compiler: Compiler) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// A program of `omp/`, compiled by the first test that wants it: others may be running it.
+/// A program of `omp/`, which the first test that needs it compiles; later tests must not compile
+/// it again, because others may be running it.
 fn program(compiler: Compiler, name: &str) -> PathBuf {
     static MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", compiler.name));
@@ -93,22 +94,22 @@ fn program(compiler: Compiler, name: &str) -> PathBuf {
     out
 }
 
-/// Compiles a program of `omp/` with every warning an error.
+/// Compiles a program of `omp/`; every warning is an error.
 fn compile(compiler: Compiler, name: &str, out: &Path) {
     let mut command = Command::new(compiler.name);
-    // A program may stand in for functions of the runtime, which the host looks for by name. GCC overlooks uses in depend
+    // A program may define functions of the runtime, which the host looks up by name. GCC does not count uses in depend
     // clauses.
     command.args(["-std=gnu11", "-rdynamic", "-Wno-unused-but-set-variable"]);
     link_with_host(&mut command, &format!("{name}.c"), out);
     assert_eq!(built(&mut command), Ok(()), "{} {name}", compiler.name);
 }
 
-/// Adds what a program of `omp/` takes to be compiled with every warning an error, and linked with the host.
+/// Adds the options that compile a program of `omp/`, with every warning an error, and link it with the host.
 fn link_with_host(command: &mut Command, source: &str, out: &Path) {
     let library = host_library().parent().unwrap();
     command
         .args(WARNINGS)
-        // Of a header, not all is used.
+        // A program does not use all functions of a header.
         .args(["-Wno-unused-function", "-Wno-unused-variable", "-I"])
         .arg(root().join("host-stub/c/include"))
         .arg(root().join("tests/omp").join(source))
@@ -122,7 +123,7 @@ fn link_with_host(command: &mut Command, source: &str, out: &Path) {
 
 const WARNINGS: [&str; 6] = ["-O1", "-g", "-fopenmp", "-Wall", "-Wextra", "-Werror"];
 
-/// Runs a compiler; its complaint if it does not build.
+/// Runs a compiler; returns its output if the build fails.
 fn built(command: &mut Command) -> Result<(), String> {
     let output = command.output().unwrap();
     match output.status.success() {
@@ -131,7 +132,8 @@ fn built(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// A program under the launcher, with ranks of two threads each. Idle ones do not spin: there are more than processors.
+/// A program under the launcher, with ranks of two threads each. Idle threads do not spin, because there are more
+/// threads than processors.
 fn launch(
     count: u32,
     plugin: &Path,
@@ -152,14 +154,14 @@ fn launch(
         .envs(environment.iter().copied()))
 }
 
-/// The program ended well and said so.
+/// Asserts that the program succeeded and printed the words.
 fn is_right(outcome: &Outcome, words: &str) {
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(outcome.stdout.contains(words), "{words}: {said}");
 }
 
-/// Runs a program in a mode, over the transport alone.
+/// Runs a program in a mode, over the transport only.
 fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&str]) -> Outcome {
     let options = ["--provider", provider, "--mca", "host_win_table", "btl"];
     let environment = [("OMP_EXTERNAL", mode)];
@@ -172,8 +174,8 @@ fn ranks(count: u32, mode: &str, provider: &str, program: &Path, arguments: &[&s
     )
 }
 
-/// The forms of a program, each in the mode that it was written for and in those after it: what is right
-/// where one thread communicates is right where all do, and where tasks do.
+/// The forms of a program, each with its own mode and the later modes. A form that is right if one
+/// thread communicates is also right if all threads or tasks communicate.
 const FORMS: [(&str, &[&str]); 3] = [
     ("as-master", &MODES),
     ("as-thread", &["thread", "task"]),
@@ -189,12 +191,12 @@ fn in_every_mode(compiler: Compiler, count: u32, name: &str, arguments: &[&str])
         .iter()
         .flat_map(|(form, modes)| modes.iter().map(move |mode| (*form, *mode)));
     for (number, (form, mode)) in runs.enumerate() {
-        // The mode decides how a call waits, whatever the provider is: the compilers take them by turns, so that each mode
-        // is run over both.
+        // The mode decides how a call waits, independently of the provider; the compilers alternate between the providers,
+        // so that each mode runs over both.
         let provider = ["shm", "tcp;ofi_rxm"][(number + usize::from(compiler.yields)) % 2];
         let arguments = [arguments, &[form]].concat();
         let outcome = ranks(count, mode, provider, &program, &arguments);
-        // A program that lends no hooks keeps its tasks on their threads.
+        // A program without hooks keeps its tasks on their threads.
         let refused = mode == "task" && !(arguments.contains(&"yield") && compiler.yields);
         let used = if refused { "thread" } else { mode };
         is_right(&outcome, &format!("{name}: {used} mode, right"));
@@ -230,7 +232,7 @@ fn tasks_compiled_by_clang() {
     in_every_mode(COMPILERS[1], 2, "tasks", &["yield"]);
 }
 
-/// Tasks of a runtime of its own, which suspends and resumes: many of them on one thread.
+/// Tasks of the program's own runtime, which suspends and resumes: many tasks on one thread.
 #[test]
 fn tasks_that_are_suspended() {
     if !is_there(COMPILERS[0]) {
@@ -241,12 +243,12 @@ fn tasks_that_are_suspended() {
         let outcome = ranks(2, "task", provider, &program, &[]);
         is_right(&outcome, "suspend: task mode, right");
     }
-    // Where each operation takes a millisecond they have to be, and all at once.
+    // If each operation takes a millisecond, all tasks must be suspended at the same time.
     is_right(&slowly(2, &program, &[]), "");
 }
 
-/// Suspended tasks of one thread that make windows and barriers under another launcher: the exchange of
-/// one is under way while the next begins.
+/// Suspended tasks of one thread make windows and barriers under another launcher: the exchange of one
+/// task is outstanding while the next begins.
 #[test]
 fn tasks_that_are_suspended_under_mpirun() {
     if !is_there(COMPILERS[0]) {
@@ -288,8 +290,9 @@ fn slowly(count: u32, program: &Path, arguments: &[&str]) -> Outcome {
     )
 }
 
-/// Two tasks that wait take no thread from the third, which signals them; or the task level is not
-/// provided, and the program is told what was asked for, what is provided and why.
+/// Two waiting tasks occupy no thread, so the third task can signal them. Otherwise the task level
+/// is not provided, and the program gets a message with the requested level, the provided level and
+/// the reason.
 #[test]
 fn two_tasks_wait_and_a_third_signals() {
     for compiler in COMPILERS {
@@ -301,7 +304,7 @@ fn two_tasks_wait_and_a_third_signals() {
             let options = ["--provider", "shm"];
             let environment = [("OMP_EXTERNAL", "task"), ("OMP_NUM_THREADS", threads)];
             let outcome = launch(1, ofi_plugin(), &options, (&program, &[]), &environment);
-            // Of a team of one thread no task can wait while another runs.
+            // In a team of one thread, no task can wait while another runs.
             let kept = compiler.yields && threads != "1";
             let mode = if kept { "task" } else { "thread" };
             is_right(&outcome, &format!("waiters: {mode} mode, right"));
@@ -315,7 +318,7 @@ fn two_tasks_wait_and_a_third_signals() {
     }
 }
 
-/// A task that waits leaves its thread to another, where the runtime yields.
+/// A waiting task leaves its thread to another task, if the runtime yields.
 #[test]
 fn tasks_that_yield() {
     for compiler in COMPILERS {
@@ -332,7 +335,7 @@ fn tasks_that_yield() {
     }
 }
 
-/// The progress thread runs where it is told to, sleeps, and wakes.
+/// The progress thread runs on the requested processor, sleeps, and wakes.
 #[test]
 fn the_progress_thread_sleeps_and_wakes() {
     if !is_there(COMPILERS[0]) {
@@ -344,7 +347,7 @@ fn the_progress_thread_sleeps_and_wakes() {
         .lines()
         .find_map(|line| line.strip_prefix("Cpus_allowed_list:"))
         .unwrap();
-    // The last of a list such as 0-3,8.
+    // The last processor of a list such as 0-3,8.
     let core = allowed.trim().rsplit([',', '-']).next().unwrap();
     let options = [
         "--mca",

@@ -13,7 +13,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
 }
 
-/// The pages, with their text.
+/// The documentation pages with their text.
 fn pages() -> Vec<(String, String)> {
     let entries = fs::read_dir(root().join("docs")).unwrap();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
@@ -29,7 +29,7 @@ fn pages() -> Vec<(String, String)> {
     all
 }
 
-/// Every file of the sources, as a path that begins with a slash.
+/// Collects every source file, as a path that begins with a slash.
 fn files(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -46,13 +46,13 @@ fn files(folder: &Path, found: &mut Vec<String>) {
     }
 }
 
-/// What stands between backquotes in a line of text.
+/// The texts between backquotes in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }
 
-/// A path in backquotes that ends as source files do is the end of a file's path. Those without a folder may belong to
-/// another project.
+/// A path in backquotes with the ending of a source file is the end of a file's path. Paths without a folder may
+/// belong to another project.
 #[test]
 fn files_that_pages_name_are_there() {
     let mut sources = Vec::new();
@@ -62,7 +62,7 @@ fn files_that_pages_name_are_there() {
     for (page, text) in pages() {
         for path in text.lines().flat_map(quoted) {
             let is_path = path.contains('/') && ends.iter().any(|end| path.ends_with(end));
-            // libfabric's headers.
+            // The path names a header of libfabric.
             if !is_path || path.contains([' ', '*', '<', '{']) || path.starts_with("rdma/") {
                 continue;
             }
@@ -92,12 +92,12 @@ fn parameters_have_the_defaults_of_the_page() {
     let (mut compared, mut wrong) = (0, Vec::new());
     for row in text.lines().filter(|line| line.starts_with("| `")) {
         let cells: Vec<&str> = row.split('|').map(str::trim).collect();
-        // "0; 2 under Open MPI 6.0" has the default of the transport first.
+        // In "0; 2 under Open MPI 6.0", the transport's default comes first.
         let (names, said) = (quoted(cells[1]), cells[2].split(';').next().unwrap());
         for name in names {
             let stub = name.starts_with("btl_ofi_") || name.starts_with("host_");
             match default(name) {
-                // Words for "no restriction": an empty list, 0 for a limit.
+                // The words for "no restriction" stand for an empty list, or for 0 as a limit.
                 Some("" | "0") if ["all", "the provider's"].contains(&said) => compared += 1,
                 Some(is) if is == said => compared += 1,
                 is if stub => wrong.push(format!("{name}: {said:?} on the page, {is:?} declared")),
@@ -109,7 +109,7 @@ fn parameters_have_the_defaults_of_the_page() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// Lines of cargo name packages of the workspace.
+/// Command lines of cargo name packages of the workspace.
 #[test]
 fn packages_that_pages_name_are_there() {
     let mut sources = Vec::new();
@@ -176,7 +176,7 @@ fn the_index_has_every_page() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Who reads a page reads it to its end.
+/// A page is short enough to be read to its end.
 #[test]
 fn pages_are_short() {
     let long: Vec<String> = pages()

@@ -9,17 +9,18 @@ use plugin_api::{Attributes, ModuleFlags};
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// The attributes of a module over sockets, which has scalable endpoints, and what was logged.
+/// The attributes of a module over sockets, which has scalable endpoints, and the log.
 fn module(settings: &[(&str, &str)]) -> (Attributes, Vec<String>) {
-    // SAFETY: every test of this process sets the same value, before a provider is asked for.
+    // SAFETY: every test of this process sets the same value, before a provider is opened.
     unsafe { std::env::set_var("FI_SOCKETS_IFACE", "lo") };
-    // One at a time: hosts that use a plugin at once get each other's lines.
+    // The tests run one at a time, because hosts that use a plugin at the same time get each
+    // other's log lines.
     let _alone = ALONE.lock().unwrap();
     let mut all = vec![("btl_ofi_provider_include", "sockets")];
     all.extend_from_slice(settings);
     let host = TestHost::new(&all);
     let session = Session::new(ofi_plugin(), &host);
-    // SAFETY: the module lives, and so do its attributes, which are plain data.
+    // SAFETY: the module and its attributes live, and the attributes are plain data.
     let attributes = unsafe { *(*session.module).attributes };
     drop(session);
     (attributes, host.take_log())

@@ -7,8 +7,8 @@ use std::sync::OnceLock;
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
 
-/// The program of an example. All are built at once, by the command that builds all tests: another choice of packages would
-/// compile their dependencies again.
+/// The program of an example. The first call builds all examples with the command that builds all tests, because another
+/// choice of packages would compile their dependencies again.
 fn built(name: &str) -> &'static Path {
     static PROGRAMS: OnceLock<Vec<PathBuf>> = OnceLock::new();
     PROGRAMS
@@ -32,7 +32,7 @@ fn built(name: &str) -> &'static Path {
         .unwrap_or_else(|| panic!("there is no example {name}"))
 }
 
-/// Runs an example as two ranks and as three, each of which says `words`: the ranks share memory, or nothing.
+/// Runs an example as two ranks and as three, each of which prints `words`, with and without shared memory.
 fn example(name: &str, parameters: &[&str], words: &str) {
     let program = built(name);
     for (ranks, provider, same_node) in [("2", "shm", "auto"), ("3", "tcp;ofi_rxm", "off")] {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
-/// What the page writes in place of folders.
+/// The names that the page writes in place of folders.
 const CRATES: [(&str, &str); 9] = [
     ("host_stub", "host-stub/src/"),
     ("osc_engine", "host-stub/osc/src/"),
@@ -22,7 +22,7 @@ fn is_word(character: char) -> bool {
     character.is_ascii_alphanumeric() || character == '_'
 }
 
-/// The files of the repository and what they say, by their paths in it.
+/// The files of the repository and their contents, by their paths.
 struct Files(HashMap<String, String>);
 
 impl Files {
@@ -58,7 +58,7 @@ impl Files {
         paths.any(|path| path == name || path.ends_with(&end) || path.starts_with(&within))
     }
 
-    /// Whether a file in the folder, other than this page and this test, has the word.
+    /// Whether a file in the folder, other than this page and this test, contains the word.
     fn has_word(&self, folder: &str, word: &str) -> bool {
         let sources = self.0.iter().filter(|(path, _)| {
             path.starts_with(folder) && !path.ends_with(".md") && !path.ends_with("tests/seeds.rs")
@@ -73,7 +73,8 @@ impl Files {
         })
     }
 
-    /// Whether every part of a Rust path is in the crate that it begins with, or anywhere.
+    /// Whether every part of a Rust path occurs in the crate with which the path begins, or
+    /// anywhere.
     fn has_rust(&self, path: &str) -> bool {
         let mut parts = path.split("::").peekable();
         let first = *parts.peek().unwrap();
@@ -88,7 +89,7 @@ impl Files {
         })
     }
 
-    /// Whether what the page quotes is there; `None` for text that names neither place nor test.
+    /// Whether the place or test in a quotation exists; `None` for text that names neither.
     fn has(&self, quoted: &str) -> Option<bool> {
         let is_name = |text: &str| !text.is_empty() && text.chars().all(is_word);
         let (stem, end) = quoted.rsplit_once('.').unwrap_or((quoted, ""));
@@ -122,7 +123,7 @@ fn places_and_tests_are_there() {
     let (mut looked, mut missing) = (0, Vec::new());
     for row in page.lines().filter(|line| line.starts_with("| 00")) {
         let number = row.split('|').nth(1).unwrap().trim();
-        // Every second piece is within quotes.
+        // Every second piece is a quotation.
         for quoted in row.split('`').skip(1).step_by(2) {
             if let Some(found) = files.has(quoted) {
                 looked += 1;
@@ -136,7 +137,8 @@ fn places_and_tests_are_there() {
     assert!(missing.is_empty(), "not there: {}", missing.join(", "));
 }
 
-/// Cases of the self-check name the rows that name them. The list is read as text: pairs of a name and its rows, quoted.
+/// Cases of the self-check name the rows that name them. The test reads the list as text: quoted pairs of a name and its
+/// rows.
 #[test]
 fn cases_of_the_check_name_their_rows() {
     let files = Files::read();

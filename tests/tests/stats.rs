@@ -20,7 +20,7 @@ fn stats(arguments: &[&str]) -> Outcome {
     run(Command::new(host_stub()).arg("stats").args(arguments))
 }
 
-/// The tables say the same of this process as its module does, and no more than it has done.
+/// The tables contain the same counts for this process as its module, and no more than it has done.
 #[test]
 fn a_running_process() {
     let _alone = FILES.lock().unwrap();
@@ -73,7 +73,8 @@ fn a_running_process() {
         assert_eq!(seen["bytes"], own.bytes[i]);
     }
 
-    // Nothing happens between two readings: the table says so. A list of all processes has this one.
+    // No operation runs between two readings, and the table shows this. A list of all processes
+    // contains this one.
     let table = stats(&["--interval", "0.05", &pid]);
     assert!(
         table.stdout.contains(&format!("process {pid} (stats-")),
@@ -91,9 +92,9 @@ fn a_running_process() {
     of_another_user(&pid);
 }
 
-/// A child that this process forks has the file open, too, and no transport of its own.
+/// A forked child of this process has the file open too, and no transport of its own.
 fn of_a_forked_child() {
-    // SAFETY: the child does nothing but wait for its end, which comes with this thread's at the latest.
+    // SAFETY: the child only waits for its end, which comes at the latest with this thread's.
     let child = unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -106,7 +107,7 @@ fn of_a_forked_child() {
     };
     let pid = child.to_string();
     let (refused, all) = (stats(&[&pid]), stats(&["--json"]));
-    // SAFETY: the process is a child that was not waited for, and no status is asked for.
+    // SAFETY: the process is a child that was not waited for, and the call returns no status.
     unsafe {
         libc::kill(child, libc::SIGKILL);
         libc::waitpid(child, ptr::null_mut(), 0);
@@ -121,20 +122,22 @@ fn of_a_forked_child() {
     assert!(!all.as_array().unwrap().iter().any(listed), "{all}");
 }
 
-/// Nobody reads what belongs to another user.
+/// A process cannot read the counters of another user.
 fn of_another_user(pid: &str) {
-    // SAFETY: geteuid has no conditions.
+    // SAFETY: geteuid has no preconditions.
     if unsafe { libc::geteuid() } != 0 {
         return skipped(Lacking::OtherUsers, "only root can become another user");
     }
-    // The folder of the build may be closed to others, so the program is executed by its descriptor.
+    // Other users may have no access to the build folder, so the program is executed by its
+    // descriptor.
     let program = File::open(host_stub()).unwrap();
     let [name, stats, pid] = ["host-stub", "stats", pid].map(|word| CString::new(word).unwrap());
     let execute = move || {
         let arguments = [&name, &stats, &pid].map(|word| word.as_ptr());
         let [name, stats, pid] = arguments;
         let (arguments, none) = ([name, stats, pid, ptr::null()], [ptr::null_mut()]);
-        // SAFETY: C strings in lists that end with NULL; a call that a child may make before it executes.
+        // SAFETY: the arguments are C strings in lists that end with NULL; a child may make this call
+        // before it executes a program.
         unsafe {
             libc::execveat(
                 program.as_raw_fd(),
@@ -159,10 +162,11 @@ fn of_another_user(pid: &str) {
     );
 }
 
-/// Held while this process has files of counters open: those of one test would be read with those of another.
+/// Held while this process has counter files open, because a test would otherwise read the files of another
+/// test.
 static FILES: Mutex<()> = Mutex::new(());
 
-/// A process whose standard input is a file in memory with this name and these bytes.
+/// A process whose standard input is a memfd with this name and these bytes.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -192,7 +196,7 @@ impl Drop for Sleeper {
     }
 }
 
-/// Counters of another version, of no version, cut short, and with counts of slots and shares that lie.
+/// Counters of another version, of no version, truncated, and with wrong counts of slots and shares.
 #[test]
 fn counters_that_cannot_be_read() {
     let front = |magic: u64, version: u32, (used, shares): (u32, u32)| {
@@ -235,7 +239,7 @@ fn counters_that_cannot_be_read() {
     // Slots beyond the end of the table are not read.
     let lies = Sleeper::new(NAME, &whole(front(MAGIC, VERSION, (u32::MAX, 1)))).read();
     assert!(lies.status.success(), "{}", lies.transcript());
-    // Another file in memory.
+    // This memfd has another name.
     let other = Sleeper::new(c"something", &whole(front(MAGIC, VERSION, (1, 1)))).read();
     assert!(
         other.stderr.contains("has no counters"),
@@ -263,7 +267,8 @@ fn arguments_that_name_nothing() {
     }
 }
 
-/// Ranks of a node map the segment of a window whose operations the transport makes: they are instructions of the origin.
+/// Ranks of a node map the segment of a window whose operations the transport makes, so the operations are instructions
+/// of the origin.
 #[test]
 fn a_window_in_one_segment() {
     let file = std::env::temp_dir().join(format!("window-stats-{}", std::process::id()));
@@ -285,8 +290,8 @@ fn a_window_in_one_segment() {
         let peers = rank["peers"].as_array().unwrap();
         let carried = peers.iter().flat_map(|p| p["carried"].as_array().unwrap());
         let copies = carried.filter(|c| c["carrier"] == Carrier::Copy.name());
-        // The process copies to itself twice. All puts to the other process are copies, except the first put while
-        // the ranks meet.
+        // The process copies to itself twice. All puts to the other process are copies, except the first put
+        // during the ranks' first contact.
         let most = copies.map(|c| c["operations"].as_u64().unwrap()).max();
         assert!(most >= Some(9), "{line}");
     }

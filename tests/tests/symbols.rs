@@ -6,7 +6,7 @@ use integration_tests::fixtures::{c_plugin, mpi_component, ofi_plugin};
 use object::read::elf::ElfFile64;
 use object::{Object, ObjectSymbol};
 
-/// The names of the dynamic symbols of a shared object that it defines for others, or takes from others.
+/// The names of the dynamic symbols that a shared object defines for others, or imports from others.
 fn symbols(path: &std::path::Path, defined: bool) -> Vec<String> {
     let bytes = fs::read(path).unwrap();
     let file: ElfFile64 = ElfFile64::parse(&*bytes).unwrap();
@@ -28,7 +28,8 @@ fn the_plugin_exports_its_entry_alone() {
     assert_eq!(exports(ofi_plugin()), ["btl_plugin_entry_v1"]);
 }
 
-/// Open MPI finds a component by one symbol of its name, and programs find the functions of openmpi_ofi_rs.h.
+/// Open MPI finds a component by one symbol with the component's name, and programs find the functions of
+/// openmpi_ofi_rs.h.
 #[test]
 fn the_components_export_themselves_alone() {
     match &exports(mpi_component())[..] {
@@ -46,7 +47,7 @@ fn the_components_export_themselves_alone() {
     }
 }
 
-/// `ompi_info` of Open MPI 6.0 loads components without the library that has MPI's own functions.
+/// `ompi_info` of Open MPI 6.0 loads components without the library of MPI's own functions.
 #[test]
 fn the_components_name_no_function_of_mpi() {
     let taken = symbols(mpi_component(), false);
@@ -57,7 +58,7 @@ fn the_components_name_no_function_of_mpi() {
     }
 }
 
-/// The first list would show a second symbol: the variant without the entry shows none.
+/// The first list would contain a second symbol; the variant without the entry exports none.
 #[test]
 fn the_c_plugins_export_what_they_say() {
     assert_eq!(exports(&c_plugin("")), ["btl_plugin_entry_v1"]);

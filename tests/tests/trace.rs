@@ -11,8 +11,7 @@ use integration_tests::fixtures::{compile_for_host, host_stub, ofi_plugin};
 use integration_tests::process::{Outcome, run};
 use serde_json::Value;
 
-/// Windows whose ranks pretend to be on nodes of their own, so that the transport makes all transfers: by rings, and by
-/// messages.
+/// Windows whose ranks simulate separate nodes, so that the transport makes all transfers: by rings, and by messages.
 const RINGS: [&str; 5] = ["--provider", "shm", "--mca", "host_ranks_per_node", "1"];
 const MESSAGES: [&str; 8] = [
     "--provider",
@@ -40,7 +39,7 @@ fn program(name: &str) -> PathBuf {
     folder.join(format!("traced-{name}"))
 }
 
-/// A job with traces in a folder of its own.
+/// A job with traces in its own folder.
 struct Traced {
     folder: PathBuf,
     outcome: Outcome,
@@ -78,7 +77,7 @@ impl Traced {
         self
     }
 
-    /// The files of the ranks.
+    /// The trace files of the ranks.
     fn files(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.folder).unwrap().flatten();
         let files = entries.map(|entry| entry.path());
@@ -92,7 +91,7 @@ impl Traced {
             .collect()
     }
 
-    /// `host-stub trace` with these files.
+    /// Runs `host-stub trace` with these files.
     fn trace(&self, what: &str, more: &[&str]) -> Outcome {
         let mut command = Command::new(host_stub());
         command.args(["trace", what]).args(self.files()).args(more);
@@ -111,8 +110,8 @@ impl Traced {
     }
 }
 
-/// Checks what every trace must keep: times do not fall, what begins ends, arrows have both ends, which lie in slices, and an
-/// operation has one carrier.
+/// Checks the rules of every trace: times do not decrease, every beginning has an end, both ends of an arrow lie in slices,
+/// and an operation has one carrier.
 fn check(events: &[Value]) {
     let mut before = 0.0;
     let (mut open, mut arrows) = (HashMap::new(), HashMap::new());
@@ -172,7 +171,7 @@ fn check(events: &[Value]) {
     assert!(open.is_empty() && arrows.is_empty(), "{open:?} {arrows:?}");
 }
 
-/// How often each event occurs, by rank, phase and name.
+/// The number of occurrences of each event, by rank, phase and name.
 fn counts(events: &[Value]) -> BTreeMap<(u64, String, String), usize> {
     let mut counts = BTreeMap::new();
     for event in events {
@@ -183,7 +182,8 @@ fn counts(events: &[Value]) -> BTreeMap<(u64, String, String), usize> {
     counts
 }
 
-/// The halo exchange, by each way: every put of each rank is there, and the calls of the host.
+/// The halo exchange with each carrier: the trace contains every put of each rank, and the calls of
+/// the host.
 #[test]
 fn a_halo_exchange() {
     for (test, settings) in [("halo-messages", &MESSAGES[..]), ("halo-rings", &RINGS)] {
@@ -199,7 +199,7 @@ fn a_halo_exchange() {
             assert!(count(rank, "X", "fence") > 100, "{counts:?}");
             assert!(count(rank, "X", "progress") > 0, "{counts:?}");
         }
-        // A put for each row, or a command for several rows together.
+        // Each row has a put, or several rows together have a command.
         let moved = ["put", "apply"];
         let puts = |from, to: u64| -> usize {
             let names = moved.iter().map(|name| format!("{name}, rank {to}"));
@@ -210,7 +210,7 @@ fn a_halo_exchange() {
             "{counts:?}"
         );
         assert_eq!(puts(0, 2), 0, "{counts:?}");
-        // Rings may be revoked, and have no arrows then.
+        // Operations in rings may be revoked, and then have no arrows.
         let of_rank = |rank| moved.map(|name| count(rank, "s", &format!("{name}, rank 1")));
         let arrows: usize = (0..3).flat_map(of_rank).sum();
         assert!(arrows > 0 || test == "halo-rings", "{counts:?}");
@@ -219,7 +219,7 @@ fn a_halo_exchange() {
 
 /// A wait of rank 0 that rank 1 causes.
 struct Cause {
-    /// What the program does.
+    /// The work of the program.
     what: &'static str,
     reason: &'static str,
     place: &'static str,
@@ -251,8 +251,8 @@ impl Cause {
     }
 }
 
-/// The longest wait, by its reason. If other programs keep the ranks off the processors for longer than the pause, this
-/// correctly becomes the reason; then the pause becomes longer.
+/// The trace shows the longest wait with its reason. If other programs keep the ranks off the processors for longer
+/// than the pause, the trace correctly names this reason; the test then lengthens the pause.
 #[test]
 fn why_a_rank_waited() {
     let causes = [
@@ -275,7 +275,7 @@ fn why_a_rank_waited() {
     }
 }
 
-/// A rank that is killed: its file ends where it was, and the rest is whole.
+/// A rank is killed: its file ends there, and the rest is complete.
 #[test]
 fn a_killed_rank() {
     let job = Traced::run("killed", "2", &MESSAGES, &["waits", "die"]);
@@ -293,7 +293,8 @@ fn a_killed_rank() {
     );
 }
 
-/// A job that hangs until it is killed: the call in which a rank waited is named, though it never ended.
+/// A job hangs until it is killed: the trace names the call in which a rank waited, although the call
+/// never ended.
 #[test]
 fn a_rank_that_hangs() {
     let job = Traced::run("hung", "2", &MESSAGES, &["waits", "die", "2500"]);
@@ -314,14 +315,14 @@ fn a_rank_that_hangs() {
     assert!(text.lines().next().unwrap().contains(place), "{text}");
 }
 
-/// Files that are cut, of another version, no traces, and not there.
+/// Files that are truncated, of another version, no traces, or missing.
 #[test]
 fn files_that_are_not_whole() {
     let job = Traced::run("cut", "2", &MESSAGES, &["waits", "none"]).passed();
     let whole = counts(&job.merged());
     let file = job.files().remove(0);
     let bytes = fs::read(&file).unwrap();
-    // In the middle of a record.
+    // The file ends in the middle of a record.
     fs::write(&file, &bytes[..bytes.len() - 33]).unwrap();
     assert!(!counts(&job.merged()).is_empty() && !whole.is_empty());
     fs::write(&file, &bytes[..HEAD]).unwrap();
@@ -368,7 +369,7 @@ fn files_that_are_not_whole() {
     assert_eq!(missing.status.code(), Some(6), "{}", missing.transcript());
 }
 
-/// A folder that is not there: one line from each rank, and the job goes on.
+/// The folder does not exist: each rank prints one line, and the job goes on.
 #[test]
 fn a_file_that_cannot_be_created() {
     let trace = ["--mca", "host_trace", "/nowhere/t"];

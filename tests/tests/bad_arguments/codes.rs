@@ -1,4 +1,4 @@
-//! Codes that name nothing, and handles that no module made.
+//! Invalid codes, and handles that no module made.
 
 use std::ptr::null_mut;
 
@@ -8,7 +8,7 @@ use plugin_api::{AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Handle};
 
 use crate::{ADD, NO_ORDER, SUM, U64};
 
-/// Codes that name nothing are refused; bits and orders that mean nothing do no harm.
+/// Invalid codes are refused; meaningless bits and orders do no harm.
 pub(crate) fn codes(s: &mut Session) {
     let (t, module, endpoint, handle) = (s.table, s.module, s.endpoint, s.handle);
     let (local, remote) = (s.local(0), s.remote(8));
@@ -21,7 +21,7 @@ pub(crate) fn codes(s: &mut Session) {
             _ => random.word() as u32,
         };
         let noise = random.word() as u32;
-        // SAFETY: every pointer is valid until the flush below; only codes are wrong.
+        // SAFETY: every pointer is valid until the flush below; only codes are invalid.
         unsafe {
             if BtlAtomicOp::try_from(code).is_err() {
                 let status = t.atomic_op.unwrap()(
@@ -139,13 +139,14 @@ pub(crate) fn codes(s: &mut Session) {
                 assert!(t.deregister_mem.unwrap()(module, extra).is_ok());
             }
         }
-        // Operations that went out without callback may have failed; the next flush is clean.
+        // Operations without callback may have failed; the next flush succeeds.
         s.flush();
         assert!(s.flush().is_ok());
     }
 }
 
-/// A peer's handle is bytes from elsewhere: whatever they are, a status or a failed completion.
+/// A peer's handle comes from another process: any bytes cause at most an error status or a failed
+/// completion.
 pub(crate) fn handles(s: &mut Session) {
     let (t, module, endpoint) = (s.table, s.module, s.endpoint);
     let (local, remote) = (s.local(0), s.remote(8));
@@ -160,7 +161,7 @@ pub(crate) fn handles(s: &mut Session) {
             1 => bad[word] ^= 1 << random.below(64),
             _ => bad[word] = [0, u64::MAX][random.below(2)],
         }
-        // SAFETY: the handle has its size; everything else is valid until the flush.
+        // SAFETY: the handle has the right size; all other arguments are valid until the flush.
         let status = unsafe {
             t.put.unwrap()(
                 module,

@@ -1,5 +1,5 @@
-//! NULL through every pointer of every function, and codes that name nothing: a status each time,
-//! never a crash, and a plugin that still works afterwards.
+//! NULL through every pointer of every function, and invalid codes: each call returns a status and
+//! never crashes, and the plugin still works afterwards.
 
 mod codes;
 mod memory;
@@ -40,11 +40,12 @@ fn everything(name: &str) {
     word_functions(&mut session, &calls);
     typed_functions(&mut session, &calls);
     apply_functions(&mut session, &calls);
-    // The transport's operations on its own memory are complete when they return; the plugin in C calls back.
+    // The transport's operations on its own memory are complete when they return; the C plugin uses
+    // callbacks.
     assert_eq!(calls.load(Ordering::Relaxed) > 0, name == "cma");
     codes(&mut session);
     handles(&mut session);
-    // It still works.
+    // The plugin still works.
     session.memory[0] = 0x5eed;
     copy_functions(&mut session, &calls);
     assert!(session.flush().is_ok());

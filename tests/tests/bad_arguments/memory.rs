@@ -1,4 +1,5 @@
-//! NULL through the component's functions and those of a module that move no bytes.
+//! NULL through the component's functions, and through the functions of a module that move no
+//! bytes.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -56,7 +57,7 @@ pub(crate) fn memory_functions(s: &mut Session) {
         s,
         "register_mem",
         &[Refused, Refused, Refused],
-        // SAFETY: each pointer is NULL, or valid for the call; what succeeds is undone.
+        // SAFETY: each pointer is NULL, or valid for the call; successful calls are undone.
         |p| unsafe {
             let mut handle: *mut Handle = null_mut();
             let status = t.register_mem.unwrap()(
@@ -112,7 +113,7 @@ pub(crate) fn memory_functions(s: &mut Session) {
         }
         status
     });
-    // SAFETY: a NULL endpoint in the list is one that could not be reached.
+    // SAFETY: a NULL endpoint in the list stands for an unreachable process.
     unsafe {
         t.del_procs.unwrap()(module, 1, &null_mut());
         assert!(t.del_procs.unwrap()(module, 0, null()).is_ok());
@@ -142,7 +143,7 @@ pub(crate) fn memory_functions(s: &mut Session) {
             p.of(1, &mut 0),
         )
     });
-    // SAFETY: NULL only.
+    // SAFETY: the only pointer is NULL.
     unsafe { assert!(!t.finalize.unwrap()(null_mut()).is_ok()) };
 }
 
@@ -157,11 +158,12 @@ type RegisterShared = unsafe extern "C" fn(
     *mut *mut Handle,
 ) -> Status;
 
-/// Memory of a file, which has one page.
+/// Memory of a file with one page.
 fn shared_memory(s: &Session, register: RegisterShared) {
     let (deregister, module) = (s.table.deregister_mem.unwrap(), s.module);
     let (size, both) = (4096, libc::PROT_READ | libc::PROT_WRITE);
-    // SAFETY: a C string and plain numbers; the descriptor is new, and the mapping is never removed.
+    // SAFETY: the arguments are a C string and numbers; the descriptor is new, and the mapping is
+    // never removed.
     let (file, base) = unsafe {
         let file = OwnedFd::from_raw_fd(libc::memfd_create(c"page".as_ptr(), libc::MFD_CLOEXEC));
         let number = file.as_raw_fd();
@@ -171,7 +173,7 @@ fn shared_memory(s: &Session, register: RegisterShared) {
         (file, base)
     };
     let places = [Refused, Refused, Refused];
-    // SAFETY: each pointer is NULL, or valid for the call; what succeeds is undone.
+    // SAFETY: each pointer is NULL, or valid for the call; successful calls are undone.
     nulls(s, "register_shared", &places, |p| unsafe {
         let (mut handle, none, file) = (null_mut(), null_mut(), file.as_raw_fd());
         let (module, base, out) = (p.of(0, module), p.of(1, base), p.of(2, &mut handle));
@@ -191,7 +193,8 @@ fn shared_memory(s: &Session, register: RegisterShared) {
         (file.as_raw_fd(), u64::MAX - 4095),
     ] {
         let mut handle = null_mut();
-        // SAFETY: pointers that are valid for the call, and what the function must refuse.
+        // SAFETY: the pointers are valid for the call; the function must refuse the other
+        // arguments.
         let status = unsafe {
             let (none, out) = (null_mut(), &mut handle);
             register(

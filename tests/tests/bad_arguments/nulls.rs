@@ -5,12 +5,12 @@ use std::ptr::null_mut;
 use integration_tests::session::{Session, count_calls};
 use plugin_api::{CompletionFn, Status};
 
-/// Whether a function may be called with NULL in some place.
+/// Whether a function accepts NULL in some place.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Null {
-    /// It must be refused.
+    /// The function must refuse NULL.
     Refused,
-    /// It has a meaning, or none that harms.
+    /// NULL is permitted, or does no harm.
     Allowed,
 }
 
@@ -35,7 +35,7 @@ impl Place {
     }
 }
 
-/// Calls a function once as it should be, which must succeed, and once with each pointer NULL.
+/// Calls a function once with valid arguments, which must succeed, and once with each pointer NULL.
 pub(crate) fn nulls(
     session: &Session,
     name: &str,
@@ -56,7 +56,7 @@ pub(crate) fn nulls(
     }
 }
 
-/// Calls again while the plugin asks for progress first.
+/// Repeats a call while the plugin asks for progress first.
 pub(crate) fn retried(session: &Session, call: impl Fn() -> Status) -> Status {
     loop {
         let status = call();

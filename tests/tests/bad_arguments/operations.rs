@@ -16,7 +16,8 @@ pub(crate) fn copy_functions(s: &mut Session, calls: &AtomicUsize) {
     let (local, remote) = (s.local(0), s.remote(8));
     let copy = s.handle_copy();
     let context: *mut c_void = (&raw const *calls).cast_mut().cast();
-    // Module, endpoint, local address, local handle, remote handle, callback, context, data.
+    // The places are module, endpoint, local address, local handle, remote handle, callback,
+    // context and data.
     let places = [
         Refused, Refused, Refused, Allowed, Refused, Allowed, Allowed, Allowed,
     ];
@@ -174,7 +175,7 @@ pub(crate) fn typed_functions(s: &mut Session, calls: &AtomicUsize) {
     });
 }
 
-/// Of a plugin that has them.
+/// The functions for applies, if the plugin has them.
 pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
     let (Some(apply), Some(register)) = (s.table.apply, s.table.register_apply) else {
         return;
@@ -187,7 +188,8 @@ pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
     let places = [
         Refused, Refused, Refused, Refused, Allowed, Allowed, Allowed, Refused, Refused, Allowed,
     ];
-    // One byte behind the word, so that the element is not aligned, whoever makes the atomics to the peer.
+    // The element begins one byte behind the word, so that it is not aligned, with every carrier of
+    // atomics.
     let runs = [ApplyRun {
         offset: 1,
         length: 8,
@@ -248,7 +250,8 @@ pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
     ];
     for request in &bad {
         let handle = copy.as_ptr().cast();
-        // SAFETY: pointers that are valid for the call, and what the function must refuse.
+        // SAFETY: the pointers are valid for the call; the function must refuse the other
+        // arguments.
         let status = unsafe {
             apply(
                 module, endpoint, remote, handle, request, None, context, context,
@@ -256,7 +259,7 @@ pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
         };
         assert_eq!(status, Status::BAD_PARAM, "{request:?}");
     }
-    // What is no put or get of bytes, refused where such commands go to the peer, and where they do not.
+    // A request that is no put or get of bytes is refused, with or without commands to the peer.
     let put = ApplyRequest {
         results: null_mut(),
         size: 1,
@@ -288,7 +291,8 @@ pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
     ];
     for request in &bad {
         let handle = copy.as_ptr().cast();
-        // SAFETY: as above.
+        // SAFETY: the pointers are valid for the call; the function must refuse the other
+        // arguments.
         let status = unsafe {
             apply(
                 module, endpoint, remote, handle, request, None, context, context,
@@ -297,7 +301,7 @@ pub(crate) fn apply_functions(s: &mut Session, calls: &AtomicUsize) {
         let refused = [Status::BAD_PARAM, Status::NOT_SUPPORTED].contains(&status);
         assert!(refused, "{request:?}: {status}");
     }
-    // SAFETY: NULL or a live module; no function is set.
+    // SAFETY: the module is NULL or live; no function is set.
     unsafe {
         assert_eq!(register(null_mut(), None, null_mut()), Status::BAD_PARAM);
         assert_eq!(register(module, None, null_mut()), Status::SUCCESS);

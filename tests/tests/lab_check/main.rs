@@ -1,5 +1,6 @@
 //! `host-stub check` over the lab provider (`tests/lab-provider`): windows, epochs and accumulates of
-//! several processes against their model, in every registration mode, and with faults by script.
+//! several processes, compared with their model, in every registration mode, and with faults by
+//! script.
 //!
 //! Without failing operations every test of the check must pass. With them each run ends in time,
 //! with success or with a failure that a call reported: data that is wrong without a report, a wait
@@ -17,17 +18,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use run::{Seen, run};
 use script::{SHAPES, Script, modes};
 
-/// Seeds of an ordinary run: over the whole check, and over a few tests of it each.
+/// The numbers of seeds of an ordinary run: with the whole check, and with a few of its tests each.
 const SEEDS: u64 = 6;
 const SHORT_SEEDS: u64 = 30;
-/// Runs at a time: each has several processes.
+/// The number of runs at a time; each run has several processes.
 const AT_A_TIME: usize = 2;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs scripts, a few at a time, prints what they came to, and fails if any did not end as it must.
+/// Runs scripts, a few at a time, prints the results, and fails if a run did not end as it must.
 fn all(scripts: &[Script], name: &str) -> Seen {
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Seen::default());
@@ -48,7 +49,8 @@ fn all(scripts: &[Script], name: &str) -> Seen {
     total
 }
 
-/// Says what was seen, past the harness's capture, and to the file `LAB_SUMMARY` that `./dev` reads.
+/// Prints the results, bypassing the harness's capture, and writes them to the file `LAB_SUMMARY`,
+/// which `./dev` reads.
 fn summary(name: &str, seen: &Seen) {
     let line = format!("{name}: {seen}\n");
     std::io::stderr().write_all(line.as_bytes()).unwrap();
@@ -87,8 +89,8 @@ fn every_fault_is_reported_in_short_runs() {
     assert_eq!(all(&scripts, &name).runs, seeds);
 }
 
-/// Memory that a window takes later is refused like memory that it is created with: as a failure of the
-/// transport, whichever registration meets it.
+/// A refused registration is a failure of the transport, both for the memory of a new window and for
+/// memory that a window takes later.
 #[test]
 fn registrations_run_out() {
     let scripts: Vec<_> = (1..=12).map(Script::with_regions).collect();

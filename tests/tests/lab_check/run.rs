@@ -1,4 +1,4 @@
-//! One run of `host-stub check`, and the judgement over it.
+//! One run of `host-stub check`, and the judgement of its end.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,15 +11,15 @@ use integration_tests::process::{self, Outcome};
 
 use crate::script::Script;
 
-/// Seconds for a test, generous: the machine may be busy.
+/// The limit of a test in seconds, large enough for a busy machine.
 const PATIENCE: u64 = 400;
-/// Milliseconds of silence, long enough for a busy machine.
+/// The peer timeout in milliseconds, long enough for a busy machine.
 const PEER_TIMEOUT: u64 = 2000;
-/// For a run.
+/// The limit of a run.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// How a rank says that a call reported a failure: a test of the check that one ended, a window that was
-/// not made, or not freed in order, a wait out of band that a failure ended, a job that was not left in order.
+/// The texts by which a rank says that a call reported a failure: a test of the check ended, a window was not
+/// made or not freed, a failure ended a wait out of band, or the job was not left.
 const REPORTS: [&str; 8] = [
     "ended with a failure that was reported",
     "window creation failed on rank",
@@ -30,7 +30,7 @@ const REPORTS: [&str; 8] = [
     "the module can no longer be used",
     "flush before leaving the job returned",
 ];
-/// What a rank leaves that did not end by a report.
+/// The texts in the output of a rank that ended without a report.
 const CRASHES: [&str; 6] = [
     "SIGSEGV",
     "SIGABRT",
@@ -40,28 +40,28 @@ const CRASHES: [&str; 6] = [
     "panicked at",
 ];
 
-/// What runs came to.
+/// The results of runs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) runs: u64,
-    /// Runs that ended with a failure that was reported.
+    /// The number of runs that ended with a reported failure.
     pub(crate) reported: u64,
-    /// What those said.
+    /// The texts of those reports.
     pub(crate) reports: Vec<String>,
-    /// Tests that passed in the others.
+    /// The number of tests that passed in the other runs.
     pub(crate) passed: u64,
     faults: u64,
-    /// Operations that the provider took, by its own count ...
+    /// The number of operations that the provider accepted, by its own count ...
     operations: u64,
-    /// ... and handed back as done ...
+    /// ... and completed with success ...
     done: u64,
-    /// ... or as failed.
+    /// ... or with an error.
     failed: u64,
-    /// Those outstanding when a reported failure ended their run.
+    /// The number of operations that were outstanding when a reported failure ended their run.
     ended: u64,
-    /// Those that a run left outstanding without a word.
+    /// The number of operations that a run left outstanding without a report.
     pub(crate) lost: u64,
-    /// What was said of runs that did not end as they must.
+    /// The descriptions of runs that did not end as they must.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -112,20 +112,20 @@ fn counts(lab: &Lab) -> Vec<HashMap<String, u64>> {
                 .filter_map(|(name, value)| Some((name.to_owned(), value.parse().ok()?)))
                 .collect()
         })
-        // The launcher and `fi_getinfo` alone open nothing.
+        // The launcher, and a process that only calls `fi_getinfo`, have no counts.
         .filter(|counts: &HashMap<String, u64>| counts["posted"] > 0 || counts["faults"] > 0)
         .collect()
 }
 
-/// Operations of a process that neither ended well nor failed.
+/// The number of operations of a process that neither succeeded nor failed.
 fn outstanding(counts: &HashMap<String, u64>) -> Result<u64, String> {
-    // Receives that are posted to the end are no operations of anybody.
+    // Receives that stay posted to the end are no operations of the user.
     let ended = counts["completed"] + counts["failed"] + counts["unmet"];
     let left = counts["posted"].checked_sub(ended);
     left.ok_or_else(|| format!("more operations ended than were posted: {counts:?}"))
 }
 
-/// Runs a script and judges how it ended.
+/// Runs a script and judges its end.
 pub(crate) fn run(script: &Script) -> Seen {
     let lab = Lab::default();
     let outcome = process::attempt(&mut command(script, &lab), LIMIT);
@@ -167,9 +167,9 @@ pub(crate) fn run(script: &Script) -> Seen {
     seen
 }
 
-/// How a run may end.
+/// The possible ends of a run.
 enum End {
-    /// All tests passed: how many.
+    /// All tests passed; the number of tests.
     Passed(u64),
     /// A call reported a failure.
     Reported,
@@ -202,17 +202,18 @@ fn judge(
                 None => Err("it ended well without saying how many tests passed".to_owned()),
             }
         }
-        // 5: the failure was met while the other ranks were waited for out of band.
+        // 5: a rank met the failure while it waited for the other ranks out of band.
         Some(5 | 6) if script.fails => {
             let text = &outcome.stderr;
             if !REPORTS.iter().any(|report| text.contains(report)) {
                 return Err("it ended without naming a failure".to_owned());
             }
-            // Whatever else was reported, no rank may fall over by itself.
+            // Whatever was reported, no rank may crash.
             if let Some(crash) = CRASHES.iter().find(|crash| text.contains(*crash)) {
                 return Err(format!("a rank ended by itself: {crash}"));
             }
-            // A process that leaves at once leaves its objects, and its regions end before others know.
+            // A process that exits immediately leaves its objects open, and its regions end before
+            // others know.
             let follows =
                 |line: &String| line.contains("never closed") || line.contains("names no region");
             match report.iter().find(|line| !follows(line)) {
@@ -233,7 +234,7 @@ fn command(script: &Script, lab: &Lab) -> Command {
         .args(["--seed", &script.seed.to_string()])
         .args(["--timeout", &PATIENCE.to_string()])
         .args(["--only", script.only])
-        // Windows of one node would otherwise do without the transport.
+        // Without this table, windows of one node would not use the transport.
         .args(["--mca", "host_win_table", "btl"])
         .args(["--mca", "btl_ofi_num_contexts_per_module"])
         .arg(script.contexts.to_string())
@@ -248,7 +249,8 @@ fn command(script: &Script, lab: &Lab) -> Command {
         command.args(["--mca", name, value]);
     }
     if script.fails {
-        // A provider that takes nothing more ends by this, and by nothing else.
+        // The timeout is the only limit that ends the waits for a provider that accepts no further
+        // operation.
         let timeout = PEER_TIMEOUT.to_string();
         command.args(["--faults", "--mca", "btl_ofi_peer_timeout", &timeout]);
     }

@@ -1,11 +1,11 @@
-//! What a seed stands for: a shape of the provider, a script of faults, and ranks with threads.
+//! The meaning of a seed: a shape of the provider, a script of faults, and ranks with threads.
 
 use integration_tests::random::Random;
 
 /// Registration modes that the transport supports.
 pub(crate) const BITS: [&str; 4] = ["VIRT_ADDR", "ALLOCATED", "PROV_KEY", "ENDPOINT"];
 
-/// Parts of the names of tests: each is a kind of epoch or call, and takes a moment.
+/// Parts of the names of tests: each is a kind of epoch or call, and takes little time.
 const SHORT: [&str; 9] = [
     "fence",
     "pscw",
@@ -18,10 +18,10 @@ const SHORT: [&str; 9] = [
     "dynamic",
 ];
 
-/// Combinations of contexts and threads that [`Script::plain`] goes through.
+/// The number of combinations of contexts and threads that [`Script::plain`] uses.
 pub(crate) const SHAPES: usize = 6;
 
-/// What is run and how.
+/// A run and its settings.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) seed: u64,
@@ -53,8 +53,9 @@ fn pick<T: Copy>(random: &mut Random, from: &[T]) -> T {
 }
 
 impl Script {
-    /// One mode in its plainest shape, with contexts and threads by its number: the whole check for each of those, and
-    /// one kind of epoch for the modes after them, whose operations `btl-ofi/core/tests/lab_modes.rs` tries all.
+    /// One mode in its simplest shape, with contexts and threads by its number. The first modes run the whole check
+    /// with each combination; the later modes run one kind of epoch, because `btl-ofi/core/tests/lab_modes.rs` tests
+    /// all operations.
     pub(crate) fn plain(number: usize, mode: &str) -> Script {
         let contexts = [1, 2, 8][number % 3];
         Script {
@@ -75,7 +76,8 @@ impl Script {
         }
     }
 
-    /// Windows that take further memory, over a provider that registers `regions` pieces at a time.
+    /// Windows that take further memory, over a provider that registers at most `regions` pieces at
+    /// a time.
     pub(crate) fn with_regions(regions: usize) -> Script {
         Script {
             seed: 1,
@@ -98,8 +100,8 @@ impl Script {
         }
     }
 
-    /// The script of a seed. Every third makes no operation fail: whatever else the provider does,
-    /// the whole check must pass then.
+    /// The script of a seed. In every third script no operation fails: the whole check must then
+    /// pass, whatever else the provider does.
     pub(crate) fn of(seed: u64) -> Script {
         let mut random = Random::from_seed(seed);
         let fails = !seed.is_multiple_of(3);
@@ -109,7 +111,7 @@ impl Script {
             modes[random.below(modes.len())].clone()
         };
         let provider_keys = mode.contains("PROV_KEY") || mode == "BASIC";
-        // Windows take few keys; below two bytes they might run out where they are never reused.
+        // Windows use few keys, but keys below two bytes might run out if they are never reused.
         let key_size = pick(&mut random, &["2", "3", "5", "7", "8"]);
         let keys = if provider_keys {
             pick(&mut random, &["low", "high", "random"])
@@ -127,7 +129,8 @@ impl Script {
         one_of("reorder", &[0, 1]);
         one_of("stray", &[0, 0, 100]);
         if fails {
-            // EIO, EINVAL, ENOMEM, EAGAIN, EKEYREJECTED, and errors that mean a lost peer.
+            // The errors are EIO, EINVAL, ENOMEM, EAGAIN, EKEYREJECTED, and errors that mean a lost
+            // peer.
             one_of("errno", &[5, 22, 12, 11, 129, 113, 107]);
             one_of("error", &[0, 1, 5, 50]);
             one_of("nth", &[0, 1, 50, 500, 2000, 5000]);
@@ -135,7 +138,7 @@ impl Script {
             one_of("againfrom", &[0, 0, 0, 0, 0, 700]);
             one_of("nomem", &[0, 0, 0, 20]);
             one_of("keyrejected", &[0, 0, 0, 20]);
-            // Each of these costs the time after which a peer is given up.
+            // Each of these faults costs the peer timeout.
             one_of("silent", &[0, 0, 0, 0, 0, 40, 1000]);
             one_of("back", &[0, 50, 20_000]);
             one_of("nullok", &[0, 0, 0, 0, 0, 1]);
@@ -162,7 +165,7 @@ impl Script {
                 "ATOMIC_BYTES",
                 pick(&mut random, &["8", "100", "512"]).to_owned(),
             ),
-            // By libfabric's numbers; what windows cannot do without stays.
+            // The numbers are libfabric's; the atomics that windows need are not in the list.
             (
                 "WITHOUT",
                 pick(

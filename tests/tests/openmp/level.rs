@@ -1,8 +1,8 @@
-//! Modes and thread levels that a program asks for.
+//! Modes and thread levels that a program requests.
 
 use super::*;
 
-/// A value that names no mode has no effect, and is warned of.
+/// An invalid mode has no effect, and causes a warning.
 #[test]
 fn nonsense_is_no_mode() {
     if !is_there(COMPILERS[0]) {
@@ -20,8 +20,8 @@ fn nonsense_is_no_mode() {
     );
 }
 
-/// The level asked for, or the mode, decides the level provided, and the checking mode holds callers to
-/// it, in every kind of call.
+/// The requested level, or the mode, decides the provided level. The checking mode enforces the level
+/// in every kind of call.
 #[test]
 fn calls_that_break_the_level_are_refused() {
     if !is_there(COMPILERS[0]) {
@@ -34,7 +34,7 @@ fn calls_that_break_the_level_are_refused() {
         (funneled, None, true, "master"),
         ("2", None, false, "master"),
         ("3", None, false, "thread"),
-        // It lends no hooks.
+        // The program has no hooks.
         ("4", None, false, "thread"),
         (funneled, Some("Master"), true, "master"),
         (funneled, Some("THREAD"), false, "thread"),
@@ -53,7 +53,7 @@ fn calls_that_break_the_level_are_refused() {
     }
 }
 
-/// What was set before init is above the environment.
+/// A mode that was set before init overrides the environment.
 #[test]
 fn the_mode_that_was_set_counts() {
     if !is_there(COMPILERS[0]) {

@@ -1,10 +1,10 @@
-//! A runtime that suspends tasks, by the header that the host has for it, and tasks that their parents include.
+//! A runtime that suspends tasks, with the host's header for it, and tasks that their parents include.
 
 use super::*;
 
-/// What finds the headers and the libraries of Boost.Fiber.
+/// The options that find the headers and the libraries of Boost.Fiber.
 const OPTIONS: [&str; 3] = ["-std=c++14", "-lboost_fiber", "-lboost_context"];
-/// A program that needs them.
+/// A program that needs Boost.Fiber.
 const PROBE: &str =
     "#include <boost/fiber/operations.hpp>\nint main() { boost::this_fiber::yield(); }\n";
 
@@ -43,7 +43,8 @@ fn launched(plugin: &Path, program: &Path, mca: &[&str], arguments: &[&str]) -> 
     launch(2, plugin, &options, (program, arguments), &environment)
 }
 
-/// Fibers that two threads share: most of them wait at once, and some go on on the other thread.
+/// Fibers that two threads share: most fibers wait at the same time, and some continue on the other
+/// thread.
 #[test]
 fn fibers_of_boost() {
     if !is_installed() {
@@ -54,7 +55,7 @@ fn fibers_of_boost() {
     }
     let program = compiled();
     let ofi = ofi_plugin();
-    // Over transports that may answer before a fiber waits, and over one that takes its time.
+    // The test uses transports that may answer before a fiber waits, and a slow transport.
     for outcome in [
         launched(ofi, &program, &["--provider", "shm"], &[]),
         launched(ofi, &program, &["--provider", "tcp;ofi_rxm"], &[]),
@@ -62,12 +63,12 @@ fn fibers_of_boost() {
     ] {
         is_right(&outcome, "fibers: task mode, right");
     }
-    // Without a progress thread they yield.
+    // Without a progress thread, the fibers yield.
     let mca = ["--provider", "shm", "--mca", "host_progress_thread", "0"];
     is_right(&launched(ofi, &program, &mca, &[]), "");
 }
 
-/// A parent goes on after the task that it includes, which blocks.
+/// A parent continues after its included task, which blocks.
 #[test]
 fn included_tasks() {
     for compiler in COMPILERS {

@@ -1,4 +1,4 @@
-//! Waits without progress of their own, and with a progress that fails.
+//! Waits without their own progress, and with failing progress.
 
 use super::*;
 
@@ -41,8 +41,8 @@ fn failing_progress_ends_waits() {
     assert!(!said.contains("did not end within"), "{said}");
 }
 
-/// Without a progress thread tasks that yield, or wait as threads, make their own progress; those of a
-/// runtime that only suspends could not, and it is refused.
+/// Without a progress thread, tasks that yield, or wait as threads, make their own progress. Tasks of
+/// a runtime that only suspends could not, so the host refuses such a runtime.
 #[test]
 fn tasks_without_a_progress_thread() {
     let options = [

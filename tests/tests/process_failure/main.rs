@@ -1,5 +1,5 @@
-//! Ranks that are killed or stopped in every kind of epoch: the others get an error, a stopped rank
-//! that comes back gets one too, and nothing of the job is left.
+//! Ranks are killed or stopped in every kind of epoch: the others get an error, a stopped rank that
+//! continues gets one too, and nothing of the job is left.
 //!
 //! Each run is made from a seed: which rank, and when, to a step of its program or to a microsecond.
 //! `CHAOS_SEED` repeats one (`CHAOS_ONLY` narrows it to runs whose kind, table and provider hold
@@ -15,14 +15,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use run::{Case, Seen};
 
-/// What is done to a rank.
+/// The event that strikes a rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     Killed,
     Stopped,
 }
 
-/// What the ranks do meanwhile.
+/// The work of the ranks meanwhile.
 pub(crate) const KINDS: [&str; 9] = [
     "fence",
     "post-start-complete-wait",
@@ -35,17 +35,17 @@ pub(crate) const KINDS: [&str; 9] = [
     ATTENDED,
 ];
 
-/// A progress thread makes the progress.
+/// The kind in which a progress thread makes progress.
 pub(crate) const ATTENDED: &str = "barrier, progress thread";
 
 pub(crate) const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
 
-/// The tables of windows, in the order in which further seeds take turns. On one node the default
-/// would be `shm`, which leaves the transport out of everything; in `mixed` it has the atomics, the
-/// locks and the counters.
+/// The tables of windows, in the order in which further seeds use them. On one node, the default
+/// would be `shm`, which uses the transport for nothing; `mixed` uses the transport for atomics,
+/// locks and counters.
 const TABLES: [&str; 4] = ["btl", "mixed", "btl", "shm"];
 
-/// Kinds that have a window whose table matters.
+/// Whether a kind has a window whose table matters.
 fn has_table(kind: &str) -> bool {
     !matches!(
         kind,
@@ -78,7 +78,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Every kind of epoch over every provider, for one fate.
+/// Tests every kind of epoch over every provider, with one fate.
 fn matrix(fate: Fate) {
     let only = number("CHAOS_SEED");
     let first = only.unwrap_or_else(|| number("CHAOS_FIRST_SEED").unwrap_or(1));
@@ -100,21 +100,21 @@ fn matrix(fate: Fate) {
                     seed,
                 });
             };
-            // Further seeds take turns.
+            // Further seeds alternate.
             if seeds > 1 {
                 let table = TABLES[(seed as usize / PROVIDERS.len() + at) % TABLES.len()];
                 add(table, PROVIDERS[turn % PROVIDERS.len()]);
                 continue;
             }
-            // One seed goes over every provider, or all but one where each run waits for a time to
-            // pass ...
+            // One seed runs over every provider, or over one provider if each run waits for a
+            // timeout ...
             for (number, provider) in PROVIDERS.into_iter().enumerate() {
                 let all = fate == Fate::Killed || only.is_some();
                 if all || (turn + 2) % PROVIDERS.len() != number {
                     add("btl", provider);
                 }
             }
-            // ... and over one with each other table.
+            // ... and over one provider with each other table.
             for (number, table) in ["mixed", "shm"].into_iter().enumerate() {
                 if has_table(kind) {
                     add(table, PROVIDERS[(turn + number) % PROVIDERS.len()]);
@@ -127,7 +127,7 @@ fn matrix(fate: Fate) {
     }
     let next = AtomicUsize::new(0);
     let total = Mutex::new(Seen::default());
-    // What is waited for is time, not processors.
+    // The runs wait for time, not for processors, so two run at the same time.
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
@@ -163,9 +163,9 @@ fn matrix(fate: Fate) {
         total.behind,
         total.lost,
     );
-    // Past the harness's capture.
+    // The line bypasses the harness's capture.
     std::io::stderr().write_all(line.as_bytes()).unwrap();
-    // For `./dev`, which shows these lines together at its end.
+    // The file is for `./dev`, which shows these lines together at its end.
     if let Some(path) = std::env::var_os("LAB_SUMMARY") {
         let mut options = std::fs::OpenOptions::new();
         let mut file = options.append(true).create(true).open(path).unwrap();

@@ -1,5 +1,5 @@
-//! A rank is killed that is in one window of the others, and in another window not: the window without it serves on,
-//! and calls on the other fail and leave no locks behind.
+//! A killed rank is in one window of the others, but not in another window. The window without it still works; calls
+//! on the other window fail and leave no locks behind.
 
 use std::io::Write;
 use std::process::Command;
@@ -11,11 +11,11 @@ use host_stub::{Comm, Job, JobOptions};
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
 
-/// Longer than a wait takes to look at the job.
+/// A delay that is longer than a wait takes to check the job.
 const LATE: Duration = Duration::from_millis(500);
 const NONE: Assertion = Assertion::empty();
 
-/// Says what the ranks do in the window with the killed one.
+/// The variable that selects the work of the ranks in the window with the killed rank.
 const EPOCH_ENV: &str = "TEST_EPOCH";
 pub(crate) const EPOCHS: [&str; 2] = ["locks", "fence"];
 
@@ -41,14 +41,15 @@ pub(crate) fn ranks(provider: &str, epoch: &str) {
     );
 }
 
-/// Whether a process has ended, told by the system alone: without progress this rank learns nothing of it.
+/// Whether a process has ended, according to the system alone; without progress, this rank does not detect
+/// the end itself.
 fn is_gone(pid: u32) -> bool {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(") ").map(|(_, rest)| rest.as_bytes()[0]);
     matches!(state, None | Some(b'Z' | b'X'))
 }
 
-/// Puts to the other rank of the window; one of them is late.
+/// Puts to the other rank of the window; rank `late` is late.
 fn serves_on(pair: &Window, rank: usize, late: usize) {
     let row = Layout::contiguous(Datatype::Uint8, 8);
     let other = 1 - rank;
@@ -72,7 +73,7 @@ fn serves_on(pair: &Window, rank: usize, late: usize) {
     assert_eq!(found, [other as u8 + 1; 8]);
 }
 
-/// A rank's part. Ranks 0 and 1 have a window of their own, and one with rank 2.
+/// The program of a rank. Ranks 0 and 1 have their own window, and one with rank 2.
 pub(crate) fn rank() {
     let job = Job::init(JobOptions::default()).unwrap();
     let rank = job.rank() as usize;
@@ -86,12 +87,12 @@ pub(crate) fn rank() {
     let victim = u32::from_ne_bytes(pids[2][..].try_into().unwrap());
     let fences = std::env::var(EPOCH_ENV).unwrap() == EPOCHS[1];
     if fences {
-        // The transport has what it needs for the next notices, so that it takes them.
+        // The transport has the resources for the next notices, so it accepts them.
         all.fence(NONE).unwrap();
     }
     job.barrier().unwrap();
     let Some(pair) = pair else {
-        // SAFETY: a signal to this process.
+        // SAFETY: the signal goes to this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         return;
     };
@@ -102,10 +103,10 @@ pub(crate) fn rank() {
         // Rank 1 has a notice for the killed rank.
         assert!(all.fence(NONE).is_err());
     } else if rank == 0 {
-        // Nothing is asked of the killed rank, so nothing tells of it.
+        // No operation goes to the killed rank, so this rank does not detect its end.
         all.lock_all(NONE).unwrap();
         all.unlock_all().unwrap();
-        // The rank learns of the loss while it waits for that lock.
+        // The rank detects the loss while it waits for that lock.
         assert!(all.lock(LockKind::Exclusive, 2, NONE).is_err());
         all.lock(LockKind::Exclusive, 0, NONE).unwrap();
         all.unlock(0).unwrap();
@@ -116,9 +117,9 @@ pub(crate) fn rank() {
     for late in [1, 0] {
         serves_on(&pair, rank, late);
     }
-    // Past the harness's capture, in one write.
+    // The line bypasses the harness's capture, in one write.
     std::io::stdout().write_all(b"@passed\n").unwrap();
-    // As after any failure, the windows are not freed.
+    // The windows are not freed, as after any failure.
     drop((pair, all, world));
     let _ = job.finalize();
 }

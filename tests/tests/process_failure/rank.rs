@@ -1,4 +1,4 @@
-//! What each rank of a run does: epochs of one kind without end, until a call fails.
+//! The work of each rank of a run: epochs of one kind without end, until a call fails.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,11 +14,12 @@ use crate::run::{FATE, KIND, SEED};
 
 type Failed = Box<dyn std::error::Error>;
 
-/// Bytes of a rank's window: enough for transfers that providers cut into pieces.
+/// The size of a rank's window in bytes; large enough for transfers that providers divide into
+/// pieces.
 const SIZE: usize = 1 << 17;
-/// Steps within which a rank may signal itself.
+/// The number of steps within which a rank may signal itself.
 const STEPS: u64 = 40;
-/// Microseconds within which a rank may be signalled.
+/// The number of microseconds within which a rank may be signalled.
 const DELAY: u64 = 60_000;
 
 /// Microseconds of a clock that all processes share.
@@ -32,17 +33,18 @@ pub(crate) fn clock() -> u64 {
     now.tv_sec as u64 * 1_000_000 + now.tv_nsec as u64 / 1000
 }
 
-/// One line, whole, at once: another thread or a signal may end the process right after it.
+/// Prints one whole line in one write, because another thread or a signal may end the process right
+/// after it.
 fn say(text: &str) {
     let line = format!("@{text}\n");
-    // SAFETY: the bytes are there; standard output is the launcher's pipe.
+    // SAFETY: the bytes are readable; standard output is the launcher's pipe.
     unsafe { libc::write(1, line.as_ptr().cast(), line.len()) };
 }
 
-/// The end that the seed has for this run.
+/// The signal and its time that the seed selects for this run.
 struct End {
     signal: i32,
-    /// The step before which the rank signals itself; none if a thread does, at any moment.
+    /// The step before which the rank signals itself; `None` if a thread does, at any time.
     step: Option<u64>,
     delay: Duration,
 }
@@ -67,7 +69,7 @@ impl End {
 
     fn strike(&self) {
         say(&format!("signal {}", clock()));
-        // SAFETY: a signal to this process.
+        // SAFETY: the signal goes to this process.
         unsafe { libc::kill(libc::getpid(), self.signal) };
     }
 }
@@ -80,12 +82,13 @@ struct Rank {
     step: u64,
     end: Option<End>,
     random: Random,
-    /// Origins and results. Never freed: an operation that was given up may still name them.
+    /// Origins and results. The buffer is never freed, because an operation that was given up may
+    /// still use it.
     buffer: &'static mut [u8],
 }
 
 impl Rank {
-    /// Between two calls: where a victim may signal itself.
+    /// A point between two calls, at which a victim may signal itself.
     fn pause(&mut self) {
         if let Some(end) = &self.end
             && end.step == Some(self.step)
@@ -99,7 +102,7 @@ impl Rank {
         (self.rank + 1 + self.random.below(self.size - 1)) % self.size
     }
 
-    /// A few operations on a rank, small and large, with and without result.
+    /// Makes a few operations on a rank, small and large, with and without result.
     fn operate(&mut self, window: &Window, rank: usize) -> Result<(), Failed> {
         for _ in 0..1 + self.random.below(3) {
             self.pause();
@@ -111,8 +114,8 @@ impl Rank {
                 layout: &layout,
             };
             let half = self.buffer.as_mut_ptr();
-            // SAFETY: the buffer lives to the end of the process; its halves are only written by
-            // operations, and nobody looks.
+            // SAFETY: the buffer lives to the end of the process; only operations write its halves,
+            // and no code reads them.
             unsafe {
                 let result = half.add(SIZE / 2);
                 match self.random.below(3) {
@@ -202,12 +205,12 @@ impl Rank {
         if kind != "lock_all and flush" {
             return Ok(None);
         }
-        // No segment serves one.
+        // A segment cannot serve a dynamic window.
         let mut info = Info::new();
         info.set("host_win_table", "btl")?;
         let window = Window::dynamic_with(&self.job, &info)?;
         let memory = Box::leak(vec![0u8; 4096].into_boxed_slice());
-        // SAFETY: the memory is there for good, and nobody uses it.
+        // SAFETY: the memory is never freed, and no other code uses it.
         unsafe { window.attach(memory.as_mut_ptr(), memory.len()) }?;
         Ok(Some(window))
     }
@@ -217,7 +220,7 @@ impl Rank {
             Ok(window) => window,
             Err(error) => return error.into(),
         };
-        // Another that stays, for what it holds.
+        // Another window, which stays because of the memory that it holds.
         let _dynamic = match self.attached(kind) {
             Ok(window) => window,
             Err(error) => return error,
@@ -234,7 +237,7 @@ impl Rank {
             Ok(()) => "the epochs ended".into(),
             Err(error) => error,
         }
-        // The window is dropped without being freed, as its documentation has it after a failure.
+        // The window is dropped without being freed, as its documentation requires after a failure.
     }
 }
 
@@ -278,7 +281,7 @@ pub(crate) fn run() {
         let text = error.to_string().replace('\n', " ");
         say(&format!("error {rank} {} {text}", clock()));
     });
-    // Leaving cannot go well, and must not hang either.
+    // Leaving the job fails, but must not hang.
     let left = job.finalize().is_err();
     drop(job);
     let mut after = usage::descriptors();

@@ -1,4 +1,4 @@
-//! One run: a job whose ranks go on when one fails, watched from outside to its very end.
+//! One run: a job whose other ranks continue when one fails; the test watches the job to its end.
 
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};
@@ -17,20 +17,21 @@ pub(crate) const KIND: &str = "CHAOS_KIND";
 pub(crate) const FATE: &str = "CHAOS_FATE";
 pub(crate) const SEED: &str = "CHAOS_RUN_SEED";
 
-/// Ranks of a job.
+/// The number of ranks of a job.
 const RANKS: usize = 3;
-/// Milliseconds after which a silent peer is given up, where ranks are stopped.
+/// The peer timeout in milliseconds, for runs with stopped ranks.
 const TIMEOUT: &str = "600";
-/// In this time the next thing must happen ...
+/// The time in which the next event must happen ...
 const PATIENCE: Duration = Duration::from_secs(30);
-/// ... and in as much of the processors' time, in all ranks together: on a machine that is busy with
-/// much else they may get next to none of it. Without that they are waited for this often.
+/// ... and the processor time of all ranks together in which it must happen, because on a busy
+/// machine they may get almost none. If the ranks do not use this processor time, the test waits
+/// this many times [`PATIENCE`].
 const WORK: Duration = Duration::from_secs(6);
 const AT_MOST: u32 = 6;
-/// For processes that were killed to be gone, once the launcher has ended.
+/// The time in which killed processes must be gone, after the end of the launcher.
 const GOING: Duration = Duration::from_secs(5);
 
-/// What is tried.
+/// The parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Case {
     pub(crate) fate: Fate,
@@ -40,18 +41,18 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
 }
 
-/// What came of it.
+/// The results of runs.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) signals: usize,
     pub(crate) errors: usize,
     pub(crate) returned: usize,
-    /// Survivors without an error.
+    /// The number of survivors without an error.
     pub(crate) lost: usize,
-    /// What was left of the jobs.
+    /// The number of remains of the jobs.
     pub(crate) behind: usize,
     pub(crate) slowest: Duration,
-    /// What was said of runs that were not as they must be.
+    /// The descriptions of runs that did not end as they must.
     pub(crate) wrong: Vec<String>,
 }
 
@@ -67,23 +68,23 @@ impl Seen {
     }
 }
 
-/// The lines that ranks say, and what is known from them.
+/// The output lines of the ranks, and the facts that they state.
 struct Watch {
     lines: Receiver<String>,
-    /// What was in `/dev/shm` before.
+    /// The files in `/dev/shm` before the run.
     files: Vec<String>,
     log: Vec<String>,
     pids: HashMap<usize, i32>,
     signalled: Option<u64>,
     errors: HashMap<usize, u64>,
-    /// Ranks that have left, with the descriptors that they had open more than before they began.
+    /// The ranks that have left, with the descriptors that they opened and did not close.
     left: HashMap<usize, Vec<String>>,
 }
 
-/// A wait that ends when what it waits for had its chance.
+/// A wait that ends when the awaited event had its chance.
 struct Wait {
     began: Instant,
-    /// What the ranks had worked then.
+    /// The processor time of the ranks at the beginning of the wait.
     worked: Duration,
 }
 
@@ -103,7 +104,8 @@ impl Wait {
 }
 
 impl Watch {
-    /// Takes lines until `done`; false if that takes too long, or all have ended before.
+    /// Reads lines until `done` returns true; false if this takes too long, or all ranks have ended
+    /// before.
     fn until(&mut self, done: impl Fn(&Watch) -> bool) -> bool {
         let wait = Wait::begin(self);
         while !done(self) {
@@ -116,13 +118,14 @@ impl Watch {
         true
     }
 
-    /// Processor time of the ranks that have not ended.
+    /// The processor time of the ranks that have not ended.
     fn worked(&self) -> Duration {
-        // SAFETY: no argument but a number.
+        // SAFETY: the only argument is a number.
         let ticks = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as u64;
         let of = |pid: &i32| -> Option<u64> {
             let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-            // utime and stime, 14th and 15th; the 2nd is a name that may hold anything.
+            // utime and stime are the 14th and 15th field; the 2nd is a name that may contain any
+            // character.
             let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
             let mut next = || fields.next()?.parse::<u64>().ok();
             Some(next()? + next()?)
@@ -132,7 +135,7 @@ impl Watch {
     }
 
     fn take(&mut self, line: String) {
-        // The harness of the rank prints its own lines before ours, without a newline.
+        // The harness of the rank prints text before the rank's lines, without a newline.
         if let Some((_, said)) = line.split_once('@') {
             let mut words = said.split(' ');
             let what = words.next().unwrap_or_default();
@@ -157,7 +160,7 @@ impl Watch {
         self.log.push(line);
     }
 
-    /// The rank that was signalled, once everybody else has told of an error.
+    /// The rank that was struck, once every other rank has reported an error.
     fn victim(&self) -> Option<usize> {
         let mut silent = (0..RANKS).filter(|rank| !self.left.contains_key(rank));
         silent.next().filter(|_| silent.next().is_none())
@@ -175,7 +178,7 @@ fn relay(from: impl Read + Send + 'static, to: std::sync::mpsc::Sender<String>) 
     });
 }
 
-/// Runs a case, and says what was not as it must be.
+/// Runs a case, and describes every deviation.
 pub(crate) fn run(case: &Case) -> Seen {
     let timeout = match case.fate {
         Fate::Killed => "0",
@@ -226,7 +229,7 @@ pub(crate) fn run(case: &Case) -> Seen {
     if case.fate == Fate::Stopped
         && let Some(pid) = watch.victim().and_then(|victim| watch.pids.get(&victim))
     {
-        // SAFETY: a rank of this run; the launcher has not reaped it.
+        // SAFETY: the process is a rank of this run, and the launcher has not reaped it.
         unsafe { libc::kill(*pid, libc::SIGCONT) };
         if watch.until(|w| w.left.len() == RANKS) {
             returned = 1;
@@ -240,7 +243,8 @@ pub(crate) fn run(case: &Case) -> Seen {
             Some(status) => break Some(status),
             None if !wrong.is_empty() || wait.is_over(&watch) => {
                 wrong.push(String::from("the job does not end"));
-                // SAFETY: our own child, not yet waited for. It ends its ranks.
+                // SAFETY: the process is this test's child and has not been waited for. The
+                // launcher ends its ranks.
                 unsafe { libc::kill(child.id() as i32, libc::SIGTERM) };
                 break child.wait().ok();
             }
@@ -251,7 +255,7 @@ pub(crate) fn run(case: &Case) -> Seen {
     let code = status.and_then(|s| s.code());
     let expected = match case.fate {
         Fate::Killed => 137,
-        // Nobody leaves the job in good order.
+        // All ranks stop without leaving the job.
         Fate::Stopped => 5,
     };
     if code != Some(expected) {
@@ -259,7 +263,7 @@ pub(crate) fn run(case: &Case) -> Seen {
             "the launcher ended with {status:?}, not {expected}"
         ));
     }
-    // What was killed needs a moment of the processor to go.
+    // A killed process needs a moment of processor time to end.
     let ended = Instant::now();
     let mut behind = left_behind(&watch);
     while !behind.is_empty() && ended.elapsed() < GOING {
@@ -292,7 +296,7 @@ pub(crate) fn run(case: &Case) -> Seen {
         lost: survivors.saturating_sub(errors),
         behind: left,
         wrong,
-        // One that came back learns late, of course.
+        // The time of a stopped rank that continued does not count, because it gets its error late.
         slowest: if returned == 0 {
             Duration::from_micros(slowest.max().unwrap_or(0))
         } else {
@@ -304,13 +308,13 @@ pub(crate) fn run(case: &Case) -> Seen {
     }
 }
 
-/// What is still there of a job that has ended.
+/// The processes and files that an ended job has left behind.
 fn left_behind(watch: &Watch) -> Vec<String> {
     let mut found = Vec::new();
     for (rank, open) in watch.left.iter().filter(|(_, open)| !open.is_empty()) {
         found.push(format!("rank {rank} has still open: {}", open.join(", ")));
     }
-    // What other programs left before may bear the same number.
+    // Files that other programs left before may contain the same number.
     let mut files = shared_memory_files();
     files.retain(|file| !watch.files.contains(file));
     for (rank, pid) in &watch.pids {
@@ -324,8 +328,8 @@ fn left_behind(watch: &Watch) -> Vec<String> {
     found
 }
 
-/// Whether a file in `/dev/shm` is of a process, by its name: `btl_ofi.NODE.PID.STARTED...` for an
-/// endpoint that was given one, `PID:DOMAIN:ENDPOINT...` as the shm provider makes them up.
+/// Whether a file in `/dev/shm` belongs to a process, by its name: `btl_ofi.NODE.PID.STARTED...`
+/// for a named endpoint, `PID:DOMAIN:ENDPOINT...` for names of the shm provider.
 fn is_of(name: &str, pid: i32) -> bool {
     let number = if name.starts_with("btl_ofi.") {
         name.split('.').nth(2)

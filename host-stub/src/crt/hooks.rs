@@ -1,9 +1,8 @@
-//! The functions that a tasking runtime gives to the host, so that a task can wait without blocking its
-//! thread.
+//! The functions of a tasking runtime that let a task wait without blocking its thread.
 //!
-//! A runtime that can take a task off its thread and put it back (fibers, coroutines) gives `suspend` and
-//! `resume`. A runtime that can only run another task for a while (`taskyield` under LLVM's libomp) gives
-//! `yield`.
+//! A runtime that can take a task off its thread and put it back (fibers, coroutines) provides `suspend`
+//! and `resume`. A runtime that can only run another task for a while (`taskyield` under LLVM's libomp)
+//! provides `yield`.
 
 use std::ffi::c_void;
 use std::sync::{Arc, PoisonError, RwLock};

@@ -21,7 +21,7 @@ pub static CHECK: Declaration = Declaration::new("host_check", Kind::Bool, Value
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Level {
-    /// One thread.
+    /// Only one thread exists.
     Single = 0,
     /// Only the thread that joined the job calls.
     Funneled = 1,

@@ -1,4 +1,4 @@
-//! What can go wrong between the host and a plugin.
+//! The errors between the host and a plugin.
 
 use std::path::PathBuf;
 

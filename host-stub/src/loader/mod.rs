@@ -1,7 +1,8 @@
-//! Opening a plugin: finding its shared object, checking it, opening its component, and what the host offers it.
+//! Opening a plugin: the search for its shared object, its checks, its component, and the host's services for
+//! it.
 //!
 //! [`Plugin`] is a checked shared object, [`Component`] its open component, which makes transports
-//! ([`Transport`]). Each keeps what it needs alive, so they may be dropped in any order.
+//! ([`Transport`]). Each object keeps the objects that it needs, so they may be dropped in any order.
 
 mod component;
 mod declaration;

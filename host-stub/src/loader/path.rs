@@ -1,4 +1,4 @@
-//! Where the plugin is looked for.
+//! The search for the plugin.
 
 use std::path::PathBuf;
 

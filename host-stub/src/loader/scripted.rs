@@ -1,6 +1,6 @@
 //! A transport for tests: all ranks are in one process, and the test decides when puts and gets complete, and how.
 //!
-//! It is a plugin without a file, so everything else of this module is as with a real one.
+//! The transport is a plugin without a file, so all other code of this module treats it like a real one.
 
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard};

@@ -1,4 +1,4 @@
-//! What the host offers a plugin: the functions behind the `HostVtable`.
+//! The services of the host for a plugin: the functions behind the `HostVtable`.
 
 use std::collections::HashMap;
 use std::ffi::{CString, c_char, c_void};

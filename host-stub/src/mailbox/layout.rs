@@ -1,4 +1,4 @@
-//! Where the parts of a rank's region lie. The same on every rank of a job.
+//! The positions of the parts of a rank's region. The layout is the same on every rank of a job.
 
 use super::header::Header;
 use super::packing::GROUP;

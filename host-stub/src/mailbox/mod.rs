@@ -1,16 +1,15 @@
 //! Small messages between the ranks of a job, made of puts alone.
 //!
-//! Every rank registers one region: for each other rank a ring of slots that this rank alone
-//! writes, and beside it the bytes in which receivers say how much they have taken. A message is
-//! one put of one slot. No order among puts is assumed, nor within one: every byte of a slot
-//! carries its own mark of presence ([`packing`]), so a message is there when all its bytes are,
-//! whatever the provider's way of delivering them. The receiver clears what it has read before it
-//! gives the slot back, with a put of a single byte.
+//! Every rank registers one region. The region contains, for each other rank, a ring of slots that this other rank alone
+//! writes, and bytes in which receivers report how many messages they have taken. A message is one put of one slot. The
+//! mailbox assumes no order among puts or within a put: every byte of a slot carries its own mark of presence
+//! ([`packing`]), so a message has arrived when all its bytes have arrived, with every provider. The receiver clears the
+//! slot before it frees the slot with a put of a single byte.
 //!
-//! A rank that waits looks at others by gets of single words, which need nothing of these: they tell whether the other has
-//! given up, and which rank it has lost.
+//! A waiting rank looks at other ranks by gets of single words, which need no action of these ranks. A word says whether
+//! the other rank has given up, and which rank it has lost.
 //!
-//! What is too long for a slot is fetched by its receiver: see [`crate::schedule`].
+//! A payload that is too long for a slot is fetched by its receiver: see [`crate::schedule`].
 
 mod header;
 mod layout;

@@ -1,8 +1,8 @@
-//! Bytes on their way: seven bits of payload and one mark of presence in each.
+//! The encoding of transferred bytes: each byte has seven bits of payload and one mark of presence.
 //!
-//! Memory that a peer puts to is seen to change byte by byte, in no order that holds for every
-//! provider. A byte here is either 0 (not there) or has its top bit set (there), so a reader that
-//! finds all marks set has all bits. Seven bytes of payload become one word of eight.
+//! The bytes of a peer's put become visible one by one, in an order that depends on the provider. A
+//! byte here is either 0 (not there) or has its top bit set (there), so a reader that finds all
+//! marks set has all bits. Seven bytes of payload become one word of eight.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 

@@ -1,4 +1,4 @@
-//! How schedules end: done, failed, or because a rank is gone.
+//! The ends of schedules: done, failed, or ended because a rank is dead.
 
 use std::sync::Arc;
 

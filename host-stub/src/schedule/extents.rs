@@ -1,4 +1,4 @@
-//! Where the blocks of the ranks lie in a buffer.
+//! The places of the ranks' blocks in a buffer.
 
 use super::plan::Plan;
 

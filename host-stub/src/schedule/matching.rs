@@ -1,5 +1,5 @@
-//! What waits for a message from one rank, what came before it was waited for, and what could not
-//! be sent yet.
+//! The queues between two ranks: receives that wait for a message, messages that came before their
+//! receive, and messages that could not be sent yet.
 
 use std::collections::VecDeque;
 

@@ -1,11 +1,10 @@
 //! Collectives as lists of steps, run by progress.
 //!
-//! A [`Plan`] is what one rank does in one collective: sends, receives, copies and combinations,
-//! in rounds; a round begins when everything sent and received in the one before is done (the
-//! schedules of Hoefler, Lumsdaine, Rehm, "Implementation and Performance Analysis of Non-Blocking
-//! Collective Operations for MPI", SC 2007). The [`Engine`] runs all plans of a process over one
-//! mailbox: short payloads travel in messages, long ones are offered and fetched with gets by
-//! the receiver, so that nothing depends on the order of two puts.
+//! A [`Plan`] is the part of one rank in one collective: sends, receives, copies and combinations, in rounds. A
+//! round begins when all sends and receives of the previous round are done (the schedules of Hoefler, Lumsdaine,
+//! Rehm, "Implementation and Performance Analysis of Non-Blocking Collective Operations for MPI", SC 2007). The
+//! [`Engine`] runs all plans of a process over one mailbox. Short payloads travel in messages; long payloads are
+//! offered, and their receivers fetch them with gets. No step depends on the order of two puts.
 //!
 //! This module does not use communicators: a [`Scope`] lists the ranks of a schedule. The one algorithm here is the
 //! allgather that creates communicators.

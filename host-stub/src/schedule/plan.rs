@@ -1,4 +1,4 @@
-//! What one rank does in one collective.
+//! The part of one rank in one collective.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use plugin_api::Datatype;
 use super::scope::Scope;
 use crate::base::Op;
 
-/// One step. Ranks are the job's.
+/// One step of a plan. Ranks are ranks of the job.
 pub(crate) enum Step {
     /// Sends bytes, which stay unchanged until the round is done.
     Send {

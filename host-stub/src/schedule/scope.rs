@@ -1,4 +1,4 @@
-//! Who takes part in a collective, and how its messages are told from others.
+//! The ranks of a collective, and the tags that distinguish its messages from others.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

@@ -1,6 +1,7 @@
 //! Windows: memory of all ranks of a job, open to one-sided access, with MPI's semantics.
 //!
-//! They are the engine's ([`osc_engine::win`]). Of the host's own is [`Proxy`], by which devices use them.
+//! The engine ([`osc_engine::win`]) implements the windows. The host adds [`Proxy`], through which devices
+//! use windows.
 
 mod proxy;
 

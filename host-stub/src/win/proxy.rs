@@ -1,8 +1,8 @@
-//! The host's side of a device's ring ([`Ring`]): does what devices ask, with the windows it was given, as a
-//! part of the job's progress.
+//! The host's side of a device's ring ([`Ring`]): executes the commands of devices on the windows that it
+//! was given, as a part of the job's progress.
 //!
-//! Each command becomes a request, so nothing waits for another but a flush. Compare-and-swap has no
-//! request form: it is waited for.
+//! Each command becomes a request, so no command except a flush waits for another. Compare-and-swap has no
+//! request form, so the proxy waits for it.
 
 mod command;
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Compiles and runs `omp/target.c` with the host's `omp_target.c`; the compiler's complaint if it does
-/// not build.
+/// Compiles and runs `omp/target.c` with the host's `omp_target.c`; returns the compiler's output if
+/// the build fails.
 fn target(compiler: Compiler, name: &str, options: &[&str]) -> Result<Outcome, String> {
     let out = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", compiler.name));
     let mut command = Command::new(compiler.name);
@@ -13,7 +13,7 @@ fn target(compiler: Compiler, name: &str, options: &[&str]) -> Result<Outcome, S
         .args(options)
         .arg(root().join("tests/omp/target.c"))
         .arg(root().join("host-stub/c/omp_target.c"))
-        // LLVM has these functions in a library of their own.
+        // LLVM has these functions in a separate library.
         .args((compiler.name == "clang").then_some("-lomptarget"))
         .arg("-o")
         .arg(&out);
@@ -21,7 +21,8 @@ fn target(compiler: Compiler, name: &str, options: &[&str]) -> Result<Outcome, S
     Ok(run(&mut Command::new(&out)))
 }
 
-/// Where OpenMP has memory, for C programs: over the compiler's runtime, and over one that has devices.
+/// The functions of omp_target for C programs run with the compiler's runtime, and with a runtime that
+/// has devices.
 #[test]
 fn omp_target_functions() {
     for compiler in COMPILERS {
@@ -29,7 +30,7 @@ fn omp_target_functions() {
             continue;
         }
         let old = ["-DOMP_TARGET_NO_MAPPED_PTR"];
-        // A declaration of its own for headers that have none of omp_get_mapped_ptr.
+        // The test declares omp_get_mapped_ptr for headers without it.
         let declared = "void *omp_get_mapped_ptr(const void *, int);\n";
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omp_get_mapped_ptr.h");
         std::fs::write(&place, declared).unwrap();
@@ -57,7 +58,7 @@ fn omp_target_functions() {
     }
 }
 
-/// Variables that OpenMP mapped are found by themselves, by the numbers of the host's devices.
+/// The host finds variables that OpenMP mapped, by the numbers of the host's devices.
 #[test]
 fn variables_that_openmp_mapped_are_found() {
     for compiler in COMPILERS {
@@ -79,8 +80,8 @@ fn variables_that_openmp_mapped_are_found() {
     }
 }
 
-/// Where the lists of devices differ, in number or in order, the host says so in one line, and finds variables by
-/// the memory that they are mapped to. Two devices of the host.
+/// If the lists of devices differ in number or order, the host reports this in one line, and finds variables by
+/// the memory to which they are mapped. The host has two devices.
 #[test]
 fn lists_of_devices_are_compared() {
     const SAID: &str = "OpenMP has ";

@@ -22,7 +22,7 @@ pub(crate) enum Fate {
     Stopped,
 }
 
-/// The work of the ranks meanwhile.
+/// The kinds of epochs that the ranks repeat until a rank is struck.
 pub(crate) const KINDS: [&str; 9] = [
     "fence",
     "post-start-complete-wait",

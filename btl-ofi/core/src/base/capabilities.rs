@@ -1,4 +1,5 @@
-//! What a transport offers to its host, and the host's function for failures that no callback reports.
+//! The capabilities that a transport offers to its host, and the host's function for failures that no
+//! callback reports.
 
 use std::ffi::{CString, c_void};
 

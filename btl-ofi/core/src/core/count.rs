@@ -1,4 +1,5 @@
-//! Which context serves a thread, and the counts of operations: outstanding ones, and those that each carrier made.
+//! The assignment of contexts to threads, and the counts of operations: the outstanding operations, and the
+//! operations of each carrier.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,6 +1,6 @@
-//! What all operations share: contexts with their locks, outstanding counts, records' ends, reports of failures, and
-//! [`Core`](state::Core), which holds them and is what carriers are given. Nothing here knows a carrier's protocol, a route, or
-//! [`Transport`](crate::Transport).
+//! The parts that all operations share: contexts with their locks, outstanding counts, the ends of records, reports of
+//! failures, and [`Core`](state::Core), which holds these parts and is passed to carriers. This module does not depend on a
+//! carrier's protocol, a route, or [`Transport`](crate::Transport).
 
 mod addresses;
 mod completions;

@@ -1,4 +1,5 @@
-//! Which peers are asked for an answer, and which have not answered (`carrier::message::heartbeat`).
+//! The peers that get a heartbeat, and the peers that have not answered
+//! (`carrier::message::heartbeat`).
 
 use std::collections::HashSet;
 use std::ptr::NonNull;

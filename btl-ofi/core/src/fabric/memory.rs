@@ -2,7 +2,7 @@
 //! needs no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations. A peer that
 //! they do not reach is refused when this process connects it (`engine::peers`).
 //!
-//! It is used only if the user names it (`btl_ofi_provider_include`).
+//! The provider is used only if the user names it (`btl_ofi_provider_include`).
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::zeroed;

@@ -34,13 +34,13 @@ pub(crate) struct Networks {
 /// The way in which two processes reach each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Meeting {
-    /// Their addresses are no IP addresses, so this is unknown.
+    /// The addresses of the processes are no IP addresses, so this is unknown.
     Unknown,
-    /// They share a network namespace, and therefore a node.
+    /// The processes share a network namespace, and therefore a node.
     Namespace,
-    /// They share a network, or the user states that routers connect them.
+    /// The processes share a network, or the user states that routers connect them.
     Network,
-    /// They share no network, but the kernel knows a route.
+    /// The processes share no network, but the kernel knows a route.
     Route,
 }
 

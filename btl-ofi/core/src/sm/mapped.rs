@@ -5,13 +5,13 @@
 //! ([`Handle::is_shared`]). While the region is registered, the owner's segment holds the region's number and location
 //! (`mem::shared`). At the first operation this process opens the file and maps the region (`region`).
 //!
-//! **Safety.** Before each access this process compares the number in the owner's segment. So it refuses a deregistered region,
-//! as the owner itself would do. An access that begins before the number is removed may end later, as with cross-memory attach.
-//! A mapping keeps the file, even if the owner later maps something else at the address, so no other memory is accessed. The
-//! seal keeps the file's length, so no access faults.
+//! **Safety.** Before each access this process checks that the owner's segment still holds the region's number. Therefore
+//! it refuses a deregistered region, as the owner itself would do. An access that begins before the number is removed may
+//! end later, as with cross-memory attach. A mapping keeps the file, even if the owner later maps something else at the
+//! address, so no other memory is accessed. The seal keeps the file's length, so no access faults.
 //!
-//! **Not mapped.** If a region cannot be mapped, this is remembered for some [sweeps](MappedRegions::sweep), so that few
-//! operations try again. It is not remembered for ever, because nothing reports the end of such a region, and the obstacle may
+//! **Not mapped.** If a region cannot be mapped, the table records this for some [sweeps](MappedRegions::sweep), so that
+//! few operations try again. The record expires, because nothing reports the end of such a region, and the obstacle may
 //! disappear.
 //!
 //! **Threads.** A mapping that is in use by another thread is not removed ([`MappedRegions::find`]).
@@ -81,7 +81,7 @@ unsafe impl Send for Held {}
 pub(crate) enum Found<'a> {
     /// The region was not tried yet, or another region has its slot.
     Unknown,
-    /// It cannot be mapped.
+    /// The region cannot be mapped.
     Unmappable,
     Mapped(Use<'a>),
 }

@@ -45,7 +45,7 @@ pub enum Request {
     },
     /// Publishes an item; no reply.
     Put {
-        /// Its key.
+        /// The key of the value.
         key: String,
         /// The item.
         data: Vec<u8>,
@@ -54,7 +54,7 @@ pub enum Request {
     Get {
         /// The owner's rank.
         rank: u32,
-        /// Its key.
+        /// The key of the value.
         key: String,
     },
     /// Takes part in an exchange. The reply is [`Reply::Gathered`], after all ranks take part.

@@ -14,7 +14,8 @@ const SLOTS: usize = 4096;
 /// Rights of peers.
 const REMOTE: u64 = (ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE) as u64;
 
-/// One region. `domain` is written last when a region appears, and first when the region ends.
+/// One region of the list. `domain` is written last when a region appears, and first when the
+/// region ends.
 #[repr(C)]
 struct Slot {
     /// 0 if the slot is free.

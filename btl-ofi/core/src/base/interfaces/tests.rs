@@ -16,7 +16,8 @@ fn raw(name: &str, flags: u32, address: &str) -> InterfaceAddress {
     }
 }
 
-/// The interfaces that are found on a machine with these addresses, if `/sys` says nothing of them.
+/// The interfaces that are found on a machine with these addresses, if `/sys` has no information
+/// about them.
 fn found(addresses: Vec<InterfaceAddress>) -> Interfaces {
     let _script = Script::new().answers("getifaddrs", addresses);
     Interfaces::find().unwrap()
@@ -120,7 +121,7 @@ fn the_nearest_of_one_network_comes_first() {
             .answers("getifaddrs", raws)
             .answers("/proc/self/status", status.into_bytes());
         for (name, local) in names.iter().zip(["0-3\n", "4-7\n"]) {
-            // The folder is searched for the kind, the speed and the distance.
+            // The kind, the speed and the distance of the interface are read from its folder.
             for _ in 0..3 {
                 script = script
                     .answers(&format!("/sys/class/net/{name}/ifindex"), b"7".to_vec())

@@ -107,8 +107,8 @@ unsafe fn load(at: *const [u64; 2]) -> [u64; 2] {
     [low, high]
 }
 
-/// Writes `new` to a block if the block contains `old`. Returns the block's previous content. It has the memory order
-/// of the other atomics.
+/// Writes `new` to a block if the block contains `old`. Returns the block's previous content. The operation has the
+/// memory order of the other atomics.
 ///
 /// # Safety
 /// `at` is aligned to a block that may be changed by atomics, and the processor has the instruction.

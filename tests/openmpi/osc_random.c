@@ -344,7 +344,7 @@ static void compare(void)
         for (int zone = 0; zone < ZONES; ++zone) {
             for (int word = 0; word < WORDS; ++word) {
                 int64_t found = load(memory + offset_of(origin, zone, word), zone);
-                RIGHT(found == theirs[origin][zone][word], "of rank %d, zone %d, word %d: %ld for %ld", origin, zone, word, (long) found,
+                RIGHT(found == theirs[origin][zone][word], "rank %d, zone %d, word %d: found %ld, expected %ld", origin, zone, word, (long) found,
                       (long) theirs[origin][zone][word]);
             }
         }

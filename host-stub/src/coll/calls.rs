@@ -35,7 +35,7 @@ impl Comm {
     /// Like [`collective`](Self::collective), for buffers in host memory.
     ///
     /// # Safety
-    /// As for [`collective`](Self::collective).
+    /// The conditions of [`collective`](Self::collective).
     pub(super) unsafe fn collective_here(
         &self,
         collective: Collective,
@@ -50,7 +50,7 @@ impl Comm {
     /// Starts any collective without waiting for it.
     ///
     /// # Safety
-    /// As for [`collective`](Self::collective), until the request is complete.
+    /// The conditions of [`collective`](Self::collective), until the request is complete.
     #[inline]
     pub unsafe fn start_collective(
         &self,
@@ -69,7 +69,7 @@ impl Comm {
     /// Like [`start_collective`](Self::start_collective), for buffers in host memory.
     ///
     /// # Safety
-    /// As for [`start_collective`](Self::start_collective).
+    /// The conditions of [`start_collective`](Self::start_collective).
     pub(super) unsafe fn start_collective_here(
         &self,
         collective: Collective,
@@ -145,7 +145,7 @@ macro_rules! calls {
                 #[doc = concat!("As [`", stringify!($blocking), "`](Self::", stringify!($blocking), "), nonblocking.")]
                 ///
                 /// # Safety
-                /// As for the blocking call, until the request is complete.
+                /// The conditions of the blocking call, until the request is complete.
                 #[allow(clippy::too_many_arguments, reason = "MPI's")]
                 pub unsafe fn $nonblocking(&self, $($name: $kind),*) -> CommResult<CollRequest> {
                     // SAFETY: the caller guarantees the buffers.

@@ -41,7 +41,7 @@ unsafe fn start(
 /// The host's default for a blocking entry.
 ///
 /// # Safety
-/// As for [`super::Blocking`].
+/// The conditions of [`super::Blocking`].
 pub(super) unsafe fn blocking(
     collective: Collective,
     comm: &Comm,

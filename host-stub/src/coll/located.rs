@@ -45,7 +45,7 @@ fn located<'a>(
 
 impl Comm {
     /// # Safety
-    /// As for [`collective`](Self::collective).
+    /// The conditions of [`collective`](Self::collective).
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn collective_located(
@@ -58,7 +58,7 @@ impl Comm {
     }
 
     /// # Safety
-    /// As for [`start_collective`](Self::start_collective).
+    /// The conditions of [`start_collective`](Self::start_collective).
     #[cold]
     #[inline(never)]
     pub(super) unsafe fn start_collective_located(

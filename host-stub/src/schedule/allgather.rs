@@ -3,7 +3,7 @@
 use super::extents::Extents;
 use super::plan::Plan;
 
-/// In ceil(log2 n) rounds, for any count of ranks: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient
+/// An allgather in ceil(log2 n) rounds, for any number of ranks: Bruck, Ho, Kipnis, Upfal, Weathersby, "Efficient
 /// Algorithms for All-to-All Communications in Multiport Message-Passing Systems", 1997.
 ///
 /// The data from `from` is this rank's block; the blocks of all ranks go to their places in `into`.

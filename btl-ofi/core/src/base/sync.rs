@@ -7,8 +7,8 @@ pub(crate) use std::hint::spin_loop;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 pub(crate) use std::thread::yield_now;
 
-/// A number that distinguishes running threads, never 0. In a model it is 0, because the model's threads share one thread
-/// of the system.
+/// A number that distinguishes running threads, never 0. In a model the number is 0, because the model's threads share one
+/// thread of the system.
 #[cfg(debug_assertions)]
 pub(crate) fn thread_token() -> usize {
     thread_local!(static PLACE: u8 = const { 0 });

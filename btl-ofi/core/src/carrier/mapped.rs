@@ -37,7 +37,7 @@ impl Core {
     /// Makes a checked put or get if the memory can be mapped. Returns `None`, before side effects, if it cannot.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the handle is [shared](Handle::is_shared).
+    /// The conditions of [`submit`](Self::submit); the handle is [shared](Handle::is_shared).
     #[inline(never)]
     pub(crate) unsafe fn mapped_transfer(
         &self,
@@ -78,7 +78,7 @@ impl Core {
     /// before side effects, if the atomic must take the peer's ring.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     #[inline(never)]
     pub(crate) unsafe fn mapped_atomic(
         &self,
@@ -96,7 +96,7 @@ impl Core {
     /// the processor has no instruction for the elements' change.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the results are writable.
+    /// The conditions of [`submit`](Self::submit); the results are writable.
     #[inline(never)]
     pub(crate) unsafe fn mapped_apply(
         &self,

@@ -30,7 +30,7 @@ pub(super) struct Passed {
     /// The times of the previous look and of this look.
     pub(super) before: Clock,
     pub(super) now: Clock,
-    /// Whether any operations, of any peer, were taken or ended.
+    /// Whether any operation of any peer was accepted or completed.
     pub(super) moved: bool,
 }
 

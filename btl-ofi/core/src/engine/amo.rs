@@ -23,9 +23,10 @@ impl Transport {
     /// else peers with a ring and peers that need a new batch.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER),
-    /// the peer [sends atomics by the provider](Endpoint::sends_atomics_by_fabric). With
-    /// [`NO_CALLBACK`](crate::hints::NO_CALLBACK), also, `completion` is `None`.
+    /// The conditions of [`submit`](Self::submit); the constants have the values named above. With
+    /// [`PROVIDER`](crate::hints::PROVIDER), the peer [sends atomics by the
+    /// provider](Endpoint::sends_atomics_by_fabric). With [`NO_CALLBACK`](crate::hints::NO_CALLBACK), also,
+    /// `completion` is `None`.
     #[inline(always)]
     pub unsafe fn try_atomic_op<const T: bool, const WAY: Way>(
         &self,
@@ -85,7 +86,7 @@ impl Transport {
     /// side effects, for anything unusual, including unknown codes.
     ///
     /// # Safety
-    /// As for [`try_atomic_op`](Self::try_atomic_op).
+    /// The conditions of [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_fop")]
     pub unsafe fn try_atomic_fop<const T: bool, const WAY: Way>(
@@ -150,7 +151,7 @@ impl Transport {
     /// before side effects, for anything unusual, including unknown flags.
     ///
     /// # Safety
-    /// As for [`try_atomic_op`](Self::try_atomic_op).
+    /// The conditions of [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the BTL's atomic_cswap")]
     pub unsafe fn try_atomic_cswap<const T: bool, const WAY: Way>(

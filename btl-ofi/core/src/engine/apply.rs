@@ -9,8 +9,8 @@
 //! | message | by message |
 //! | the provider | by message, if there are messages, and never on aligned elements of a type that the typed atomics serve |
 //!
-//! A put or get of several runs goes by message if small puts and gets do. This thread makes it if the peer is this transport
-//! ([`scatters`](Transport::scatters)).
+//! A put or get of several runs goes by message if small puts and gets do. This thread makes it if the peer is this
+//! transport ([`scatters`](Transport::scatters)).
 //!
 //! So the commands of one origin to one target take effect in order, together with the origin's atomics. The order does not
 //! hold in the last row, nor on device memory: there, an element may be changed either by commands or by atomics, never by
@@ -69,7 +69,7 @@ impl Transport {
     /// Sends an apply along the route of the peer's atomics.
     ///
     /// # Safety
-    /// As for [`apply`](Self::apply).
+    /// The conditions of [`apply`](Self::apply).
     unsafe fn apply_by_route(&self, endpoint: NonNull<Endpoint>, apply: &Apply<'_>) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
@@ -173,7 +173,7 @@ impl Transport {
     /// Makes an apply to a peer whose atomics the provider executes.
     ///
     /// # Safety
-    /// As for [`apply`](Self::apply).
+    /// The conditions of [`apply`](Self::apply).
     #[cold]
     unsafe fn apply_beside(&self, endpoint: NonNull<Endpoint>, encoded: &Encoded<'_>) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
@@ -197,7 +197,7 @@ impl Transport {
     /// Posts an apply to the peer's ring. `None` if the peer's atomics no longer go by a ring.
     ///
     /// # Safety
-    /// As for [`apply`](Self::apply).
+    /// The conditions of [`apply`](Self::apply).
     unsafe fn apply_by_ring(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -249,7 +249,7 @@ impl Transport {
     /// Adds an apply to the current batch of its target.
     ///
     /// # Safety
-    /// As for [`apply`](Self::apply).
+    /// The conditions of [`apply`](Self::apply).
     unsafe fn apply_by_message(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -303,7 +303,7 @@ impl Transport {
     /// Executes an apply on this transport's own memory.
     ///
     /// # Safety
-    /// As for [`apply`](Self::apply).
+    /// The conditions of [`apply`](Self::apply).
     unsafe fn apply_here(&self, endpoint: NonNull<Endpoint>, encoded: &Encoded<'_>) -> Status {
         let (words, size) = (
             encoded.area.words(encoded.carried),

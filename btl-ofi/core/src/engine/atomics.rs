@@ -63,7 +63,7 @@ impl Transport {
     /// be device memory.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     pub(crate) unsafe fn atomic(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -101,8 +101,8 @@ impl Transport {
     /// Posts an atomic to the provider on any route, for device memory that the provider reaches.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); `op` is an atomic from host memory, and `remote` the handle of its target as
-    /// host memory.
+    /// The conditions of [`submit`](Self::submit); `op` is an atomic from host memory, and `remote` the handle of its
+    /// target as host memory.
     pub(crate) unsafe fn atomic_by_fabric(
         &self,
         endpoint: NonNull<Endpoint>,

@@ -37,7 +37,7 @@ impl Transport {
     /// order.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     pub unsafe fn put_notify(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -82,7 +82,7 @@ impl Transport {
     /// Makes a checked put with notification by the route of its peer.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     unsafe fn put_by_route(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -249,7 +249,7 @@ impl Transport {
     /// Makes a put, and raises the counter when it has completed.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     unsafe fn put_then_raise(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -262,8 +262,8 @@ impl Transport {
             Err(status) => return status,
         };
         let put = op.with_completion(part((notified, PUT), op.local).completion);
-        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles are
-        // NULL or readable.
+        // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the
+        // handles are NULL or readable.
         match unsafe { self.execute(endpoint, &put) } {
             Status::SUCCESS => Status::SUCCESS,
             Status::COMPLETED => {

@@ -75,7 +75,7 @@ impl Transport {
     /// branch.
     ///
     /// # Errors
-    /// As for [`open`](Self::open).
+    /// The errors of [`open`](Self::open).
     ///
     /// # Safety
     /// Below [`ThreadLevel::Multiple`], calls of the transport must not overlap with each other or with the end of its

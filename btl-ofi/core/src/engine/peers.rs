@@ -176,8 +176,8 @@ impl Transport {
         }
     }
 
-    /// Whether a peer is a process of this node. Equal node numbers do not prove it, because clones of a virtual machine
-    /// share them. A process with the same process id does not prove it, either.
+    /// Whether a peer is a process of this node. Equal node numbers are no proof, because clones of a virtual machine share
+    /// their node number. A local process with the peer's process id is no proof, either.
     fn is_here(&self, blob: &Blob, meeting: Meeting) -> bool {
         let claims = self.node.id != 0 && blob.node == self.node.id
             // To kill(2), a number that is no process id would name a process group.

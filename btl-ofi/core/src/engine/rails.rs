@@ -61,7 +61,7 @@ impl Rails {
     /// also skips all places after it.
     ///
     /// # Safety
-    /// As for [`Transport::open_at`].
+    /// The conditions of [`Transport::open_at`].
     pub(crate) unsafe fn open(
         options: &Options,
         level: ThreadLevel,

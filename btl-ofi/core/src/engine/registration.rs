@@ -43,14 +43,15 @@ impl Transport {
         unsafe { self.register_as(base, length, (access, false)) }
     }
 
-    /// [`register`](Self::register) for memory whose elements only atomics of this transport (its peers' and its own) change
-    /// while peers may access it. If all these atomics are commands, the responder changes elements by loads and stores.
+    /// [`register`](Self::register) for memory whose elements only atomics of this transport (its peers' and its own)
+    /// change while peers may access it. If all these atomics are commands, the responder changes elements by loads and
+    /// stores.
     ///
     /// # Errors
-    /// As for [`register`](Self::register).
+    /// The errors of [`register`](Self::register).
     ///
     /// # Safety
-    /// As for [`register`](Self::register).
+    /// The conditions of [`register`](Self::register).
     pub unsafe fn register_sole(
         &self,
         base: *mut c_void,
@@ -63,7 +64,7 @@ impl Transport {
     }
 
     /// # Safety
-    /// As for [`register`](Self::register).
+    /// The conditions of [`register`](Self::register).
     unsafe fn register_as(
         &self,
         base: *mut c_void,
@@ -89,10 +90,10 @@ impl Transport {
     /// allocate the pages beforehand (`fallocate`).
     ///
     /// # Errors
-    /// As for [`register`](Self::register). [`Error::Invalid`] if the memory cannot be at this offset of the file.
+    /// The errors of [`register`](Self::register). [`Error::Invalid`] if the memory cannot be at this offset of the file.
     ///
     /// # Safety
-    /// As for [`register`](Self::register). The memory is a shared mapping of the file at this offset.
+    /// The conditions of [`register`](Self::register). The memory is a shared mapping of the file at this offset.
     pub unsafe fn register_shared(
         &self,
         base: *mut c_void,

@@ -22,9 +22,9 @@ impl Transport {
     /// messages, or else peers of this node and peers that need a new batch.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the constants have the values named above. With [`PROVIDER`](crate::hints::PROVIDER) and
-    /// [`NO_CALLBACK`], the peer [sends transfers by the provider](Endpoint::sends_transfers_by_fabric); with `NO_CALLBACK`, `completion` is
-    /// `None`.
+    /// The conditions of [`submit`](Self::submit); the constants have the values named above. With
+    /// [`PROVIDER`](crate::hints::PROVIDER) and [`NO_CALLBACK`], the peer [sends transfers by the
+    /// provider](Endpoint::sends_transfers_by_fabric); with `NO_CALLBACK`, `completion` is `None`.
     #[inline(always)]
     pub unsafe fn try_transfer<const T: bool, const WAY: Way, const PUT: bool>(
         &self,

@@ -37,7 +37,7 @@ impl Transport {
     /// [`submit`](Self::submit) for callers that act on failures themselves, or that must not act on them.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     pub(crate) unsafe fn execute(&self, endpoint: NonNull<Endpoint>, op: &Op<'_>) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live, the buffers are valid until completion, and the handles
         // are NULL or readable.

@@ -23,7 +23,7 @@ impl Transport {
     /// device memory.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit).
+    /// The conditions of [`submit`](Self::submit).
     pub(crate) unsafe fn transfer(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -173,7 +173,7 @@ impl Transport {
     /// caller must try another path.
     ///
     /// # Safety
-    /// As for [`transfer`](Self::transfer), after its checks of the handles and bounds.
+    /// The conditions of [`transfer`](Self::transfer), after its checks of the handles and bounds.
     #[inline(always)]
     unsafe fn copy_by_kernel(
         &self,

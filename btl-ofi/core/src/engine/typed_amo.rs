@@ -21,7 +21,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`try_atomic_op`](Self::try_atomic_op).
+    /// The conditions of [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_opv")]
     pub unsafe fn try_atomic_opv<const T: bool, const WAY: Way>(
@@ -74,7 +74,7 @@ impl Transport {
     /// [`try_atomic_op`](Self::try_atomic_op).
     ///
     /// # Safety
-    /// As for [`try_atomic_op`](Self::try_atomic_op).
+    /// The conditions of [`try_atomic_op`](Self::try_atomic_op).
     #[inline(always)]
     #[allow(clippy::too_many_arguments, reason = "the ABI's atomic_fopv")]
     pub unsafe fn try_atomic_fopv<const T: bool, const WAY: Way>(

@@ -1,10 +1,10 @@
 //! Puts that go by order: their completion means only that they were sent, and a read that is posted behind them confirms
 //! them.
 //!
-//! When the completion of a put arrives, the put keeps its record and counts as *reported*. One read per peer and context
-//! confirms all puts to the peer that were reported before it was posted: the provider guarantees that the read follows them.
-//! Puts that are reported while a read is outstanding wait for the next read. `carrier::provider::confirmation` posts the reads
-//! and ends the puts.
+//! When the completion of a put arrives, the put keeps its record and counts as *reported*. One read per peer and
+//! context confirms all puts to the peer that were reported before it was posted: the provider guarantees that the read
+//! follows them. Puts that are reported while a read is outstanding wait for the next read.
+//! `carrier::provider::confirmation` posts the reads and ends the puts.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, TryReserveError, VecDeque};
@@ -20,7 +20,7 @@ use crate::peer::endpoint::Endpoint;
 /// provider does not offer it, or completes before delivery.
 ///
 /// # Safety
-/// As for `fi_writemsg`. The context of the message is a record.
+/// The conditions of `fi_writemsg`. The context of the message is a record.
 pub(crate) unsafe extern "C" fn writemsg_to_confirm(
     endpoint: *mut ffi::fid_ep,
     message: *const ffi::fi_msg_rma,

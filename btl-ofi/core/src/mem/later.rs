@@ -173,7 +173,7 @@ impl Event {
     /// Starts a copy by CUDA's driver. Returns `None` if a copy with a wait must be made instead.
     ///
     /// # Safety
-    /// As for [`UnderWay::start`].
+    /// The conditions of [`UnderWay::start`].
     unsafe fn by_the_driver(
         direction: Direction,
         address: u64,
@@ -211,7 +211,7 @@ impl Copier {
     /// Starts the copy of [`read`](Self::read). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
-    /// As for [`read`](Self::read); both memories stay valid until the copy is complete.
+    /// The conditions of [`read`](Self::read); both memories stay valid until the copy is complete.
     pub(crate) unsafe fn start_read(
         &self,
         iface: u32,
@@ -240,7 +240,7 @@ impl Copier {
     /// Starts the copy of [`write`](Self::write). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
-    /// As for [`write`](Self::write); both memories stay valid until the copy is complete.
+    /// The conditions of [`write`](Self::write); both memories stay valid until the copy is complete.
     pub(crate) unsafe fn start_write(
         &self,
         iface: u32,

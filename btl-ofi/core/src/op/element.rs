@@ -1,12 +1,13 @@
 //! The arithmetic of atomics: this processor executes them on memory of this process.
 //!
-//! One atomic instruction or a compare-and-swap loop changes each element, or several neighbours ([`blocks`]), for every type. libfabric's software
-//! providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1). So an element stays atomic among three
-//! kinds of access: those made here, those that the provider makes for peers, and those that threads of the process
-//! make with atomic instructions. NaN compares as in libfabric: a minimum or maximum with NaN leaves the element, and
-//! compare-and-swap compares bits.
+//! One atomic instruction or a compare-and-swap loop changes each element, or several neighbours ([`blocks`]), for
+//! every type. libfabric's software providers do the same (`__atomic` builtins, prov/util of 1.17 and 2.1). So an
+//! element stays atomic among three kinds of access: those made here, those that the provider makes for peers, and
+//! those that threads of the process make with atomic instructions. NaN compares as in libfabric: a minimum or maximum
+//! with NaN leaves the element, and compare-and-swap compares bits.
 //!
-//! Elements that nobody else changes meanwhile ([`Elements::alone`]) need no atomic instruction: a load and a store change each.
+//! Elements that nobody else changes meanwhile ([`Elements::alone`]) need no atomic instruction: a load and a store
+//! change each.
 
 mod alone;
 mod blocks;
@@ -109,14 +110,14 @@ pub(crate) unsafe fn apply(e: &Elements) {
 /// Executes the atomic on single elements at these positions, counted in elements from `e.at`. `e.count` is their number.
 ///
 /// # Safety
-/// As for [`apply`], for the elements at these positions.
+/// The conditions of [`apply`], for the elements at these positions.
 pub(crate) unsafe fn apply_to_listed(e: &Elements, places: &[u32]) {
     // SAFETY: the caller guarantees the same conditions.
     unsafe { apply_at(e, places) }
 }
 
 /// # Safety
-/// As for [`apply`], for the elements at these positions.
+/// The conditions of [`apply`], for the elements at these positions.
 #[inline]
 unsafe fn apply_at(e: &Elements, places: impl Places) {
     // SAFETY: the caller guarantees the conditions of `e`, and `run` gets the type of `e.datatype`.
@@ -161,7 +162,7 @@ pub(crate) unsafe fn change_by<E>(
 }
 
 /// # Safety
-/// As for [`change_by`].
+/// The conditions of [`change_by`].
 unsafe fn loop_by<W: Word + Copy + PartialEq, E>(
     at: *mut W,
     mut f: impl FnMut(*mut u8) -> Result<(), E>,
@@ -169,7 +170,7 @@ unsafe fn loop_by<W: Word + Copy + PartialEq, E>(
     // SAFETY: the caller guarantees that `at` is aligned and permits this access.
     let mut old = unsafe { W::load(at) };
     loop {
-        // Aligned as the user's function may expect.
+        // A `u64` has the alignment that the user's function may expect.
         let mut new = [0u64];
         let word = new.as_mut_ptr().cast::<W>();
         // SAFETY: the word is at most as large as `new`, and the caller guarantees `at`.

@@ -320,7 +320,7 @@ impl Record {
     /// The record to which [`link`](Self::link) linked this record.
     ///
     /// # Safety
-    /// As for [`link`](Self::link), which was called after the record was taken.
+    /// The conditions of [`link`](Self::link), which was called after the record was taken.
     pub(crate) unsafe fn linked(record: NonNull<Record>) -> Option<NonNull<Record>> {
         // SAFETY: the caller guarantees that the record is in use, and that nothing else uses it now.
         let next = unsafe { (*record.as_ptr()).kept.operand };
@@ -339,7 +339,7 @@ impl Record {
     /// The peer of the operation.
     ///
     /// # Safety
-    /// As for [`tag`](Self::tag).
+    /// The conditions of [`tag`](Self::tag).
     pub(crate) unsafe fn endpoint(record: NonNull<Record>) -> Option<NonNull<Endpoint>> {
         // SAFETY: the caller guarantees the same conditions.
         NonNull::new(unsafe { Record::tag(record) }.endpoint())

@@ -11,8 +11,9 @@
 //! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or threads of
 //! its own (`peer::route` says why that is sound).
 //!
-//! Where the owner of a region says that nothing but atomics of its transport changes elements in it, and all of those are commands, one
-//! thread changes them at a time: then the responder needs no atomic instruction ([`Known::by_commands`]).
+//! Where the owner of a region says that nothing but atomics of its transport changes elements in it, and all of those
+//! are commands, one thread changes them at a time: then the responder needs no atomic instruction
+//! ([`Known::by_commands`]).
 //!
 //! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. It is
 //! refused unless that region is registered here, contains all elements, and allows the operation. The region table is
@@ -208,7 +209,7 @@ unsafe fn execute(
 /// Executes a put if `put`, otherwise a get.
 ///
 /// # Safety
-/// As for [`execute`].
+/// The conditions of [`execute`].
 #[inline]
 unsafe fn transfer(
     target: &mut impl Target,
@@ -234,7 +235,7 @@ unsafe fn transfer(
 /// Executes an atomic.
 ///
 /// # Safety
-/// As for [`execute`].
+/// The conditions of [`execute`].
 #[inline]
 unsafe fn atomic(
     target: &mut impl Target,

@@ -62,8 +62,8 @@ impl CountersRef {
     /// The counters of a peer in a context's share.
     #[inline(always)]
     pub(crate) fn of(self, peer: &Endpoint, share: Share) -> &PeerCounters {
-        // SAFETY: the offset is that of a slot of this table (`take`), which outlives the transport's peers and has the shares of
-        // its contexts.
+        // SAFETY: the offset is that of a slot of this table (`take`), which outlives the transport's peers and has the
+        // shares of its contexts.
         unsafe {
             let first = self.0.byte_add(start_of(0) + HEAD);
             let slot = first.byte_add(share.counters() + peer.counters as usize);
@@ -105,7 +105,7 @@ impl CountersRef {
 
 enum Memory {
     File(OwnedFd),
-    /// Used if the kernel provides no file: the counters work, but only this process reads them.
+    /// Private memory, if the kernel provides no file: only this process can read the counters.
     Heap(Layout),
 }
 

@@ -95,8 +95,8 @@ impl Owner {
             .then_some(to)
     }
 
-    /// Called by the new owner of a ring whose last owner is dead. Makes the block that the last owner left busy idle,
-    /// unless another ring takes it.
+    /// Makes the block that the last owner of a dead ring left busy idle, unless another ring takes it. The new owner
+    /// of the ring calls this. Makes the block that the last owner left busy idle, unless another ring takes it.
     pub(crate) fn free(&self, ring: usize) {
         let found = self.read();
         if found.is_busy() && found.ring() == ring {
@@ -104,7 +104,7 @@ impl Owner {
         }
     }
 
-    /// Called by the owning ring: records that the block's pages are allocated.
+    /// Records that the block's pages are allocated; only the owning ring calls this.
     pub(crate) fn allocated(&self, busy: Word) -> Word {
         let word = Word(busy.0 | ALLOCATED);
         // Release pairs with the Acquire in `read`.
@@ -112,7 +112,7 @@ impl Owner {
         word
     }
 
-    /// Called by the owning ring: makes the block idle. All commands that name the block were
+    /// Makes the block idle; only the owning ring calls this. All commands that name the block were
     /// answered.
     #[inline]
     pub(crate) fn release(&self, busy: Word) -> Word {

@@ -127,8 +127,8 @@ impl Slot {
         }
     }
 
-    /// Called by the requester: publishes a command. The slot's last answer was taken before. The
-    /// caller then calls [`announce`].
+    /// Publishes a command; only the requester calls this. The requester has taken the slot's last
+    /// answer before. The caller then calls [`announce`].
     #[inline]
     pub(crate) fn publish(&self, position: u32, c: &Command) {
         self.what.store(c.what, Ordering::Relaxed);
@@ -143,7 +143,7 @@ impl Slot {
         self.state.store(published(position), Ordering::Release);
     }
 
-    /// Called by the responder: whether this position has a command, which may be revoked.
+    /// Whether this position has a command, which may be revoked; only the responder calls this.
     #[inline]
     pub(crate) fn is_published(&self, position: u32) -> bool {
         // Acquire pairs with the Release in `publish` and `revoke`.
@@ -151,8 +151,8 @@ impl Slot {
         state.wrapping_sub(published(position)) <= 1
     }
 
-    /// Called by the responder: takes the transfer at this position. Returns false if it was revoked; the responder
-    /// then answers without executing it.
+    /// Takes the transfer at this position; only the responder calls this. Returns false if it was revoked; the
+    /// responder then answers without executing it.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> bool {
         // Relaxed on success: the Acquire in `is_published` came before. Acquire on failure pairs with the Release in
@@ -163,8 +163,8 @@ impl Slot {
             .is_ok()
     }
 
-    /// Called by the requester: revokes the transfer at this position. Returns false if the responder has taken or
-    /// answered it.
+    /// Revokes the transfer at this position; only the requester calls this. Returns false if the responder has taken
+    /// or answered it.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
         // Release pairs with the Acquire in `is_published` and `take`: the requester has read the command before the
@@ -175,15 +175,15 @@ impl Slot {
             .is_ok()
     }
 
-    /// Called by any process: whether the responder may execute the command in this slot, or is about to answer it.
+    /// Whether the responder may execute the command in this slot, or is about to answer it. Any process may call this.
     pub(crate) fn may_be_executed(&self) -> bool {
         // Odd states are published or taken, at any position. Acquire pairs with the Release in `answer`.
         self.state.load(Ordering::Acquire) % 2 == 1
     }
 
-    /// Called by any process: the position behind the last command that was posted here, without its two highest bits, and
-    /// whether that command was revoked and may still have to be skipped. Returns `None` while the command [may be
-    /// executed](Self::may_be_executed).
+    /// Returns the position behind the last command that was posted here, without its two highest bits, and whether that
+    /// command was revoked and may still have to be skipped. Any process may call this. Returns `None` while the command
+    /// [may be executed](Self::may_be_executed).
     pub(crate) fn left_at(&self) -> Option<(u32, bool)> {
         // Acquire pairs with the Release in `answer` and `revoke`: nothing uses the payload of the command any more.
         let state = self.state.load(Ordering::Acquire);
@@ -211,7 +211,7 @@ impl Slot {
         }
     }
 
-    /// Called by the responder: publishes the answer.
+    /// Publishes the answer; only the responder calls this.
     #[inline]
     pub(crate) fn answer(&self, position: u32, answer: Answer) {
         self.value.store(answer.value, Ordering::Relaxed);
@@ -220,8 +220,8 @@ impl Slot {
         self.state.store(answered(position), Ordering::Release);
     }
 
-    /// Called by the requester: the answer to the command at this position; `None` while it is
-    /// outstanding.
+    /// The answer to the command at this position; `None` while the command is outstanding. Only
+    /// the requester calls this.
     #[inline]
     pub(crate) fn answered(&self, position: u32) -> Option<Answer> {
         // Acquire pairs with the Release in `answer`.
@@ -243,14 +243,15 @@ impl Watch {
         Watch(AtomicU32::new(0))
     }
 
-    /// Called by the responder, which from now on polls the ring's next slot.
+    /// Starts to watch the ring: the responder, which calls this, polls the ring's next slot from
+    /// now on.
     #[inline]
     pub(crate) fn begin(&self) {
         self.0.store(1, Ordering::Relaxed);
     }
 
-    /// Called by the responder, which stops watching. The responder must poll the ring once more
-    /// after this call.
+    /// Stops to watch the ring; only the responder calls this. The responder must poll the ring
+    /// once more after this call.
     #[inline]
     pub(crate) fn end(&self) {
         self.0.store(0, Ordering::Relaxed);
@@ -279,8 +280,8 @@ impl Bells {
         }
     }
 
-    /// Called by the requester before the first command of a ring: makes the responder read the ring's word.
-    /// Relaxed, because the responder polls repeatedly.
+    /// Makes the responder read the ring's word. The requester calls this before the first command of a
+    /// ring. Relaxed is enough, because the responder polls repeatedly.
     pub(crate) fn enlist(&self, ring: usize) {
         self.used
             .0
@@ -295,13 +296,13 @@ impl Bells {
         self.words[ring / WORD].fetch_or(1 << (ring % WORD), Ordering::Release);
     }
 
-    /// Called by the responder: number of words to read.
+    /// The number of words that the responder has to read.
     #[inline]
     pub(crate) fn used(&self) -> usize {
         (self.used.0.load(Ordering::Relaxed) as usize).min(WORDS)
     }
 
-    /// Called by the responder: takes and clears the bits of one word.
+    /// Takes and clears the bits of one word; only the responder calls this.
     #[inline]
     pub(crate) fn take(&self, word: usize) -> u64 {
         // A plain load keeps the cache line shared while no requester rings.
@@ -313,7 +314,7 @@ impl Bells {
     }
 }
 
-/// Called by the requester: notifies the responder of a published command.
+/// Notifies the responder of a published command; only the requester calls this.
 #[inline(always)]
 pub(crate) fn announce(watch: &Watch, bells: &Bells, ring: usize) {
     // Pairs with the fence in `Watch::end`.

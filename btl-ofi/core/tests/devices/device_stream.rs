@@ -169,8 +169,9 @@ fn a_copy_is_not_outstanding_at_the_provider() {
         until(&[&t], provider, || with(|stream| !stream.queue.is_empty()));
         signal(stopped.child.id(), libc::SIGSTOP);
         until(&[&t], provider, || {
-            // Peers are checked every 1024 polls without completions. The loop avoids a busy machine's time slice between
-            // every two polls, and checks much more often than the interval.
+            // Peers are checked every 1024 polls without completions. The loop polls 64 times per turn, because a busy
+            // machine may take a time slice between two turns; the sleep prevents checks that come much more often than
+            // the interval.
             (0..64).for_each(|_| _ = t.progress());
             std::thread::sleep(Duration::from_millis(5));
             seen.all() > 0

@@ -63,9 +63,9 @@ fn the_target_makes_it_or_the_kernel() {
     pair.close();
 }
 
-/// The target does not answer a put in time, so the kernel makes the next puts. Their number is the same with a callback,
-/// where the fast path leaves the put to the slow path, and without. Words and longer puts use different functions of the
-/// fast path.
+/// The target does not answer a put in time, so the kernel makes the next puts. The number of these puts is the same
+/// with a callback, where the fast path leaves the put to the slow path, and without. Words and longer puts use
+/// different functions of the fast path.
 #[test]
 fn each_put_counts_once_in_the_backoff() {
     let told = Seen::default();

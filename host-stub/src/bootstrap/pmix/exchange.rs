@@ -48,7 +48,7 @@ fn decode(value: &[u8]) -> Option<(u64, usize, &[u8])> {
     Some((u64::from_le_bytes(*round), total, piece))
 }
 
-/// The length of the values for the remaining bytes.
+/// The length of a published value if `left` bytes remain.
 fn length(left: usize) -> usize {
     if left <= SHORT_ROUNDS * (SHORT - HEADER) {
         SHORT

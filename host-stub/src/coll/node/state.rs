@@ -177,7 +177,7 @@ impl<'a> Steps<'a> {
     /// Waits until all ranks have made this progress in a step.
     #[inline]
     pub(super) fn wait_for_all(&self, mark: Mark, step: u64) -> CommResult<()> {
-        // Begins with the next rank, so that not all ranks read the same line at once.
+        // The loop begins with the next rank, so that not all ranks read the same line at once.
         for distance in 1..self.size {
             let rank = self.me + distance;
             let rank = if rank >= self.size {

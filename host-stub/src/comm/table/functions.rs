@@ -228,7 +228,7 @@ impl CollTable {
     /// devices, they go through host memory.
     ///
     /// # Safety
-    /// As for [`Blocking`].
+    /// The conditions of [`Blocking`].
     #[inline]
     pub unsafe fn call(
         &self,
@@ -270,7 +270,7 @@ impl CollTable {
     /// the blocking entry.
     ///
     /// # Safety
-    /// As for [`Nonblocking`].
+    /// The conditions of [`Nonblocking`].
     #[inline]
     pub unsafe fn start(
         &self,
@@ -293,7 +293,7 @@ impl CollTable {
 /// Calls a blocking entry that does not accept buffers on devices.
 ///
 /// # Safety
-/// As for [`Blocking`].
+/// The conditions of [`Blocking`].
 #[cold]
 #[inline(never)]
 unsafe fn staged_call(
@@ -314,7 +314,7 @@ unsafe fn staged_call(
 /// Calls a nonblocking entry that does not accept buffers on devices.
 ///
 /// # Safety
-/// As for [`Nonblocking`].
+/// The conditions of [`Nonblocking`].
 #[cold]
 #[inline(never)]
 unsafe fn staged_start(

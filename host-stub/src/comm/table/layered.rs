@@ -94,7 +94,7 @@ impl Run {
 pub(crate) struct Layered(Mutex<Vec<Weak<Run>>>);
 
 impl Layered {
-    /// Begins one.
+    /// Begins a collective.
     pub(super) fn begin(&self, scope: &Arc<Scope>, pending: Box<dyn Pending>) -> Arc<Run> {
         let run = Run::new(scope, pending);
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);

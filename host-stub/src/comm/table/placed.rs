@@ -112,7 +112,7 @@ pub(crate) unsafe fn placed<'a>(
 /// The same for an entry that cannot continue without the device's data.
 ///
 /// # Safety
-/// As for [`placed`].
+/// The conditions of [`placed`].
 pub(super) unsafe fn copied<'a>(
     view: &View,
     devices: &Devices,

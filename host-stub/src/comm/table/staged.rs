@@ -80,7 +80,7 @@ impl Staged {
     /// Copies the bytes that the collective wrote to the device.
     ///
     /// # Safety
-    /// As for [`fill`](Self::fill).
+    /// The conditions of [`fill`](Self::fill).
     unsafe fn give_back(&mut self, devices: &Devices) -> CommResult<()> {
         for rank in 0..self.ranks {
             let part = self.written.of(rank);

@@ -33,7 +33,7 @@ impl Core {
     /// unusual.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); `T` is [`is_threaded`](Self::is_threaded).
+    /// The conditions of [`submit`](Self::submit); `T` is [`is_threaded`](Self::is_threaded).
     #[inline(always)]
     pub(crate) unsafe fn gather_transfer<const T: bool, const PUTS: bool>(
         &self,
@@ -124,7 +124,7 @@ impl Core {
     /// The fast path of a put or get that begins a batch. Returns `None`, before side effects, for anything unusual.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit); the peer's transfers travel as messages.
+    /// The conditions of [`submit`](Self::submit); the peer's transfers travel as messages.
     #[inline(always)]
     pub(crate) unsafe fn try_tell_transfer<const PUTS: bool>(
         &self,
@@ -144,7 +144,7 @@ impl Core {
     }
 
     /// # Safety
-    /// As for [`try_tell_transfer`](Self::try_tell_transfer).
+    /// The conditions of [`try_tell_transfer`](Self::try_tell_transfer).
     #[inline(never)]
     #[allow(clippy::too_many_arguments, reason = "see `Completion::parts`")]
     unsafe fn begin_batch<const PUTS: bool>(
@@ -211,7 +211,7 @@ impl Core {
     /// Posts a request as a message.
     ///
     /// # Safety
-    /// As for [`try_tell`](Self::try_tell).
+    /// The conditions of [`try_tell`](Self::try_tell).
     #[cold]
     pub(crate) unsafe fn tell(
         &self,

@@ -111,7 +111,7 @@ impl Core {
     /// operation needs a record (`Policy::untracked`).
     ///
     /// # Safety
-    /// As for [`begin`](Self::begin).
+    /// The conditions of [`begin`](Self::begin).
     #[inline(always)]
     pub(crate) unsafe fn begin_untracked<const T: bool>(
         &self,
@@ -128,7 +128,7 @@ impl Core {
     /// operations are outstanding.
     ///
     /// # Safety
-    /// As for [`begin`](Self::begin).
+    /// The conditions of [`begin`](Self::begin).
     #[inline(always)]
     unsafe fn lock_for<const T: bool, const RECORD: bool>(
         &self,
@@ -193,9 +193,9 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let context = self.context();
         let mut state = context.state.lock();
-        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked. It also
-        // closes the endpoints of peers without a known operation at the provider. Checked again after `make_room`, which
-        // may release the lock.
+        // The check is under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked, and
+        // also closes the endpoints of peers without a known operation at the provider. The check is repeated after
+        // `make_room`, which may release the lock.
         let refusal = |state: &State| {
             let closed = state.is_closed().then_some(Status::FATAL);
             peer.failure().or(closed)

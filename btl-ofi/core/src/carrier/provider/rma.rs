@@ -39,7 +39,7 @@ impl Core {
     /// Posts a get to the provider.
     ///
     /// # Safety
-    /// As for [`post_put`](Self::post_put), with the local buffer writable.
+    /// The conditions of [`post_put`](Self::post_put), with the local buffer writable.
     #[inline(always)]
     pub(crate) unsafe fn post_get(
         &self,

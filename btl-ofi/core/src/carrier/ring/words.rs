@@ -59,7 +59,7 @@ impl Core {
     /// Posts a put or get of at most a word.
     ///
     /// # Safety
-    /// As for [`quick_ring_transfer`](Self::quick_ring_transfer).
+    /// The conditions of [`quick_ring_transfer`](Self::quick_ring_transfer).
     #[inline(always)]
     unsafe fn ring_word<const T: bool, const PUT: bool>(
         &self,
@@ -107,7 +107,7 @@ impl Core {
     /// [`try_ring_transfer`](Self::try_ring_transfer) for callers without local handle.
     ///
     /// # Safety
-    /// As for [`try_ring_transfer`](Self::try_ring_transfer).
+    /// The conditions of [`try_ring_transfer`](Self::try_ring_transfer).
     #[inline(never)]
     #[allow(clippy::too_many_arguments, reason = "see `Completion::parts`")]
     unsafe fn ring_block<const PUT: bool>(

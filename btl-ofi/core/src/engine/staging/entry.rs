@@ -18,10 +18,10 @@ use crate::mem::cuda;
 use crate::mem::handle::Handle;
 
 impl Transport {
-    /// Sets the copy functions for device memory; `None` restores this crate's own functions. The functions apply to all
-    /// regions. An operation that begins after this call uses them for its local buffers. A peer's request that is
-    /// served after this call uses them for the target. An operation in progress keeps the functions with which it began
-    /// for its local buffers.
+    /// Sets the copy functions for device memory; `None` restores this crate's own functions. The functions apply to
+    /// all regions. An operation that begins after this call uses these functions for its local buffers. A peer's
+    /// request that is served after this call uses these functions for the target. An operation in progress keeps the
+    /// functions with which it began for its local buffers.
     ///
     /// The functions are also offered to the provider. If it accepts them, its copies use them immediately. For a
     /// function that is not set, the provider then calls this crate's function, because it cannot be told to use its own
@@ -63,11 +63,11 @@ impl Transport {
     /// possible, otherwise for staging.
     ///
     /// # Errors
-    /// As for [`register`](Self::register); [`Status::NOT_SUPPORTED`](plugin_api::Status::NOT_SUPPORTED) if
+    /// The errors of [`register`](Self::register); [`Status::NOT_SUPPORTED`](plugin_api::Status::NOT_SUPPORTED) if
     /// neither the provider nor a copy function reaches this interface.
     ///
     /// # Safety
-    /// As for [`register`](Self::register).
+    /// The conditions of [`register`](Self::register).
     pub unsafe fn register_hmem(
         &self,
         base: *mut c_void,
@@ -221,7 +221,7 @@ impl Transport {
     /// `copy_to_hmem_iov` with the current functions.
     ///
     /// # Safety
-    /// As for [`copy_from_hmem`](Self::copy_from_hmem), with `src` readable for `size` bytes.
+    /// The conditions of [`copy_from_hmem`](Self::copy_from_hmem), with `src` readable for `size` bytes.
     pub unsafe fn copy_to_hmem(
         &self,
         iov: *const IoVec,

@@ -105,7 +105,7 @@ impl Side {
     /// Starts the copy of [`read`](Self::read). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
-    /// As for [`read`](Self::read); both memories stay until the event is over.
+    /// The conditions of [`read`](Self::read); both memories stay until the event is over.
     pub(super) unsafe fn start_read(
         &self,
         offset: usize,
@@ -126,7 +126,7 @@ impl Side {
     /// Starts the copy of [`write`](Self::write). Returns an event if the copy is not complete yet.
     ///
     /// # Safety
-    /// As for [`write`](Self::write); both memories stay until the event is over.
+    /// The conditions of [`write`](Self::write); both memories stay until the event is over.
     pub(super) unsafe fn start_write(
         &self,
         offset: usize,

@@ -84,7 +84,8 @@ impl Transport {
     /// Starts a put, a get or an atomic of host memory, which sets the flag when it completes.
     ///
     /// # Safety
-    /// As for [`submit`](Self::submit), with the buffers valid until the flag is no longer pending; the flag lives as long.
+    /// The conditions of [`submit`](Self::submit), with the buffers valid until the flag is no longer pending; the flag
+    /// lives as long.
     pub(super) unsafe fn wire(
         &self,
         endpoint: NonNull<Endpoint>,

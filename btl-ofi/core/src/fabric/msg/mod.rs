@@ -9,8 +9,9 @@
 //! **Complete means visible**: the answer is sent after the target's processor has executed the batch.
 //!
 //! **Order.** Batches are numbered. The target executes them in the order of their numbers, and keeps a batch that arrives
-//! early until its turn. So the commands of one origin are executed in the order in which they were issued. The transport does
-//! not request `FI_ORDER_SAS`: rxm offers it, but lets a short message overtake a message that rxm sends in parts (1.17).
+//! early until its turn. So the commands of one origin are executed in the order in which they were issued. The
+//! transport does not request `FI_ORDER_SAS`: rxm offers it, but lets a short message overtake a message that rxm sends
+//! in parts (1.17).
 //!
 //! A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING) waiting
 //! batches. Beyond these limits it refuses commands for the moment. Over TCP within a machine, the line also sends nothing
@@ -22,8 +23,8 @@
 //! origin's key and endpoint address, and is sent alone. The answer gives the origin its client number.
 //!
 //! **Strangers.** Providers over TCP accept messages from any process. Each process has a random key, published with its
-//! address. Every message to the process begins with the key; other messages are ignored. The provider reports the length of a
-//! message.
+//! address. Every message to the process begins with the key; other messages are ignored. The provider reports the
+//! length of a message.
 //!
 //! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied into a batch, so no
 //! operation waits for them. Most batches that hold only sends get no answer: the answer to a later batch, or a receipt,
@@ -206,7 +207,7 @@ impl Messages {
     /// [`batch`](Self::batch).
     ///
     /// # Safety
-    /// As for [`batch`](Self::batch); the operands of the put are readable, and `form` is its form.
+    /// The conditions of [`batch`](Self::batch); the operands of the put are readable, and `form` is its form.
     pub(crate) unsafe fn gather_notified(
         &mut self,
         endpoint: NonNull<Endpoint>,
@@ -260,7 +261,8 @@ impl Messages {
         self.target.inbox.as_ref()?.deliverer()
     }
 
-    /// Takes back the buffer of a message that the host has processed, and returns the next message; `None` ends the delivery.
+    /// Takes back the buffer of a message that the host has processed, and returns the next message; `None` ends the
+    /// delivery.
     pub(crate) fn next_delivery(&mut self, done: Arrived) -> Option<Arrived> {
         let Messages {
             target,

@@ -105,7 +105,7 @@ impl Origin {
     /// [`Messages::gather_notified`](super::Messages::gather_notified).
     ///
     /// # Safety
-    /// As for [`Messages::gather_notified`](super::Messages::gather_notified).
+    /// The conditions of [`Messages::gather_notified`](super::Messages::gather_notified).
     pub(super) unsafe fn gather_notified(
         &mut self,
         port: &Port,

@@ -1,5 +1,5 @@
-//! Elements that nobody else changes meanwhile: a load and a store change each. Those of neighbours are vector instructions of the
-//! processor, which access every element as a whole, so others may read it meanwhile.
+//! Elements that nobody else changes meanwhile: a load and a store change each. Those of neighbours are vector
+//! instructions of the processor, which access every element as a whole, so others may read it meanwhile.
 
 use super::{Element, Elements, Places, Row, each};
 
@@ -33,7 +33,7 @@ pub(super) unsafe fn change<T: Element, P: Places>(
 /// Like [`change`], for contiguous elements whose number is a multiple of [`TOGETHER`].
 ///
 /// # Safety
-/// As for [`change`].
+/// The conditions of [`change`].
 unsafe fn change_together<T: Element>(e: &Elements, f: impl Fn(T, T) -> Option<T>) {
     for first in (0..e.count).step_by(TOGETHER) {
         // SAFETY: the caller guarantees this number of aligned elements, as many operands, and as many results unless NULL.

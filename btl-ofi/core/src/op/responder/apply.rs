@@ -72,7 +72,7 @@ impl Responder {
 /// Changes the elements of an apply after the whole apply was checked.
 ///
 /// # Safety
-/// As for [`Responder::apply`]; the target is a live region.
+/// The conditions of [`Responder::apply`]; the target is a live region.
 pub(super) unsafe fn change_all<T: Target>(
     target: &T,
     plan: &Plan<'_>,
@@ -318,8 +318,8 @@ unsafe fn call(
     count: usize,
 ) -> Result<(), Status> {
     let Arithmetic { function, context } = arithmetic;
-    // SAFETY: the user set this function with its argument, and allows it to run on any thread. The caller guarantees elements and
-    // operands.
+    // SAFETY: the user set this function with its argument, and allows it to run on any thread. The caller guarantees
+    // elements and operands.
     match unsafe { function(context, code, size, elements.cast(), operands.cast(), count) } {
         Status::SUCCESS => Ok(()),
         status if status.is_ok() || status.is_again() => Err(Status::ERROR),

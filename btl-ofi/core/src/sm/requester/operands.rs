@@ -23,7 +23,7 @@ impl Room {
     }
 }
 
-/// Copies operands or results. They are nearly always one word, and a call of memcpy would cost more.
+/// Copies operands or results. Operands and results are nearly always one word, and a call of memcpy would cost more.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `size` bytes, and the two ranges do not overlap.

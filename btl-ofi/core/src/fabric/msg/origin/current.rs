@@ -36,7 +36,7 @@ impl Origin {
     /// [`Messages::batch`](crate::fabric::msg::Messages::batch).
     ///
     /// # Safety
-    /// As for [`Messages::batch`](crate::fabric::msg::Messages::batch).
+    /// The conditions of [`Messages::batch`](crate::fabric::msg::Messages::batch).
     pub(crate) unsafe fn batch(
         &mut self,
         port: &Port,

@@ -41,7 +41,7 @@ impl Origin {
     /// [`Messages::send`](crate::fabric::msg::Messages::send).
     ///
     /// # Safety
-    /// As for [`Messages::send`](crate::fabric::msg::Messages::send).
+    /// The conditions of [`Messages::send`](crate::fabric::msg::Messages::send).
     pub(crate) unsafe fn send(
         &mut self,
         port: &Port,

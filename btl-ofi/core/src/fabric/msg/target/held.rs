@@ -46,8 +46,8 @@ impl Held {
 }
 
 impl Client {
-    /// Whether the client's next batch, of this kind, may be executed now. `owed_words` words of answers have not
-    /// left.
+    /// Whether the client's next batch, of this kind, may be executed now. `owed_words` is the number of words in
+    /// answers that have not left.
     #[inline]
     pub(super) fn may_execute(&self, kind: Kind, owed_words: usize) -> bool {
         let most = if owed_words < MOST_OWED { MOST_DUE } else { 1 };

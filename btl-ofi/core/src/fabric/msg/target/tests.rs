@@ -291,7 +291,7 @@ fn progress(target: &mut Target, port: &Port, calls: u32) {
 }
 
 /// The provider takes no messages to a hundred origins. Each origin is tried rarely and finally abandoned, so that
-/// no close waits for it. An origin that then asks is alive.
+/// no close waits for it. If an abandoned origin asks later, it is alive.
 #[test]
 fn origins_that_cannot_be_reached_cost_little() {
     const ORIGINS: u64 = 100;

@@ -191,8 +191,8 @@ impl Job {
         &self.devices
     }
 
-    /// The level of device support of this job, and the reason why the level is not higher. The
-    /// seed's attribute returns the same.
+    /// The level of device support of this job, and the reason why the level is not higher. The attribute for device
+    /// support has the same value.
     pub fn device_support(&self) -> Support {
         device_support(&self.transport, &self.devices, &self.params)
     }

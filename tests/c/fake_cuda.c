@@ -2,7 +2,7 @@
 /*
  * A fake of CUDA's driver library, for machines without a GPU: the functions of libcuda.so that this
  * project calls, over memory that faults when the processor accesses its address. The fake shows that the
- * calls are made in an order and a state that the real driver accepts. It is no GPU, and shows nothing
+ * calls are made in an order and a state that the real driver accepts. The fake is no GPU, and shows nothing
  * about speed or about undocumented behaviour of the real driver. The fake is stricter than the real
  * driver:
  *

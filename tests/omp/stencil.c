@@ -133,7 +133,7 @@ static void run_tasks(void) {
     for (int step = 0; step < STEPS; step++) {
         char *now = blocks[step & 1], *next = blocks[(step + 1) & 1];
         numbers[step] = step;
-        /* A row is announced when its end is computed. It is overwritten two steps later; by
+        /* A row is announced when its end is computed. The row is overwritten two steps later; by
          * then the neighbours have announced the step between, so they have fetched from the
          * row. */
 #pragma omp task depend(in : now[0]) depend(inout : announced[0]) firstprivate(step)

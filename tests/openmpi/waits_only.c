@@ -1,5 +1,5 @@
 /* Two ranks have put to each other and then only wait, for the given number of seconds, while the script that
- * runs them disconnects the network. They print "ready" when the script may do so. The ranks wait for
+ * runs them disconnects the network. The ranks print "ready" when the script may do so. The ranks wait for
  * messages that never come; the script bounds the time. */
 #include "check.h"
 #include <time.h>

@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 pub struct Outcome {
     /// The exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: String,
     /// Whether the program was killed because its time was over.
     pub late: bool,

@@ -31,7 +31,7 @@ pub struct Local {
     exchanging: AtomicBool,
     /// Locked for a whole request with its reply. An exchange locks it only to check for its answer.
     connection: Mutex<Connection>,
-    /// Locked while one message is sent; `None` after the rank left the job. It is locked after
+    /// Locked while one message is sent; `None` after the rank left the job. This lock is taken after
     /// `connection`. An abort locks it alone, because an abort must be sent even while another thread
     /// waits in a fence.
     sender: Mutex<Option<UnixStream>>,
@@ -271,9 +271,9 @@ struct Connection {
     /// `None` after the rank left the job.
     stream: Option<UnixStream>,
     input: Vec<u8>,
-    /// The answer to the exchange in progress. It arrived while another answer was expected.
+    /// The answer to the exchange in progress. The answer arrived while another answer was expected.
     exchanged: Option<Reply>,
-    /// The reason why an exchange was abandoned. Its answer may still arrive, so no further
+    /// The reason why an exchange was abandoned. The exchange's answer may still arrive, so no further
     /// exchange is possible.
     abandoned: Option<String>,
 }

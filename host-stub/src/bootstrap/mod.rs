@@ -79,7 +79,7 @@ pub trait Bootstrap: Send + Sync {
     }
 
     /// Gives every rank the contributions of all ranks, in rank order; each has at most
-    /// [`MAX_ITEM`] bytes. It is also a fence.
+    /// [`MAX_ITEM`] bytes. The call is also a fence.
     fn allgather(
         &self,
         data: &[u8],

@@ -193,7 +193,7 @@ calls! {
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype)
         => moved(send, recv, count, datatype, 0);
 
-    /// Combines the operands of all ranks. Their length is the sum of the counts; rank `r` gets
+    /// Combines the operands of all ranks. The operands' length is the sum of the counts; rank `r` gets
     /// `counts[r]` elements of the result. In place, the operand is in `recv`, and the result is
     /// written to its beginning.
     reduce_scatter, ireduce_scatter, ReduceScatter,

@@ -154,7 +154,7 @@ impl Comm {
         members.iter().all(|m| node(m) == node(&members[0]))
     }
 
-    /// The number that distinguishes messages of this communicator from others. It is the same on
+    /// The number that distinguishes messages of this communicator from others. The number is the same on
     /// every rank, and no other communicator of a rank has it at the same time.
     pub fn context(&self) -> u16 {
         self.0.scope.context()
@@ -230,7 +230,7 @@ impl Comm {
     }
 
     /// Gives every rank the contributions of all ranks, in rank order. Collective over this
-    /// communicator only. It is also a barrier: no rank returns before all ranks have called.
+    /// communicator only. The call is also a barrier: no rank returns before all ranks have called.
     pub fn exchange(&self, data: &[u8]) -> CommResult<Vec<Vec<u8>>> {
         let _entered = self.job().runtime().enter("exchange")?;
         let engine = self.any_engine("exchange")?;

@@ -1,11 +1,12 @@
-//! Context numbers: each rank knows the numbers that it uses, and the ranks of a new communicator take the lowest number that
-//! is free on all of them.
+//! Context numbers: each rank knows the numbers that it uses, and the ranks of a new communicator take the lowest
+//! number that is free on all of them.
 //!
-//! Threads of one process agree with other ranks at the same time, on numbers for different communicators and in different
-//! orders. Only one thread at a time offers the numbers of the process, during one exchange; the others offer an empty mask. If
-//! any rank has offered an empty mask, all ranks of the agreement try again. The thread with the lowest turn goes first, on
-//! every rank (Gropp and Thakur, "Thread-Safety in an MPI Implementation: Requirements and Analysis", 2007). No thread queues
-//! or takes the numbers before a first exchange has shown that all ranks have begun the agreement. So every agreement ends:
+//! Threads of one process agree with other ranks at the same time, on numbers for different communicators and in
+//! different orders. Only one thread at a time offers the numbers of the process, during one exchange; the others offer
+//! an empty mask. If any rank has offered an empty mask, all ranks of the agreement try again. The thread with the
+//! lowest turn goes first, on every rank (Gropp and Thakur, "Thread-Safety in an MPI Implementation: Requirements and
+//! Analysis", 2007). No thread queues or takes the numbers before a first exchange has shown that all ranks have begun
+//! the agreement. So every agreement ends:
 //!
 //! 1. A thread in the first exchange may wait for the program of another process, which may wait for another thread of this
 //!    process. The first thread holds no numbers and is in no queue, so it delays nobody.
@@ -168,7 +169,7 @@ mod tests {
 
     use super::*;
 
-    /// Exchanges of two ranks. Their number is limited, so that an agreement that never ends fails the
+    /// Exchanges of two ranks. The number of exchanges is limited, so that an agreement that never ends fails the
     /// test.
     #[derive(Default)]
     struct Pair {

@@ -53,7 +53,7 @@ impl Comm {
         made.ok_or_else(|| lost("dup"))
     }
 
-    /// Makes a communicator for each color. Its ranks are ordered by their keys; for equal keys, by
+    /// Makes a communicator for each color. The ranks of a new communicator are ordered by their keys; for equal keys, by
     /// their ranks here. Ranks with the color [`UNDEFINED`] get `None`. Collective.
     pub fn split(&self, color: Option<u32>, key: i64) -> CommResult<Option<Comm>> {
         self.make(

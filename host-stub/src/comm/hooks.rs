@@ -1,4 +1,4 @@
-//! The hooks of layers. They are called for every communicator that is made, and for every
+//! The hooks of layers. The hooks are called for every communicator that is made, and for every
 //! communicator that is freed.
 
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ pub struct Hooks {
 
 impl Hooks {
     /// Registers a function that is called with every new communicator and `param`, on every rank
-    /// of the communicator. It may communicate over the communicator with [`Comm::exchange`], in
+    /// of the communicator. The function may communicate over the communicator with [`Comm::exchange`], in
     /// the same way on every rank, and override collectives with [`Comm::override_collectives`]. If
     /// it fails on one rank, the creation fails on all. The hooks that succeeded before are then
     /// undone by their destroy hooks, the last one first. The hook that failed cleans up itself.
@@ -58,7 +58,7 @@ impl Hooks {
         }
     }
 
-    /// Registers a function that is called with every freed communicator and `param`. Its failure
+    /// Registers a function that is called with every freed communicator and `param`. A failure of the function
     /// is reported, and the communicator is freed nevertheless.
     pub fn register_destroy<P: Send + Sync + 'static>(
         &self,
@@ -128,7 +128,7 @@ pub(super) struct Seen(Vec<(Layer, Registration)>);
 /// A creation that failed.
 pub(super) struct Failed {
     pub(super) error: CommError,
-    /// Number of registrations that have seen the communicator. They are the first ones.
+    /// Number of registrations that have seen the communicator. These registrations are the first in the list.
     pub(super) ran: usize,
     /// The table that the communicator had before the hook that failed on this rank.
     pub(super) table: Option<Arc<CollTable>>,

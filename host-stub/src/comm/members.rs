@@ -7,7 +7,7 @@ use osc_engine::door::{Context, Group, Members};
 use super::communicator::Comm;
 use crate::loader::EndpointRef;
 
-/// The ranks of a window, which may outlive its communicator. They use the communicator's messages while the window is
+/// The ranks of a window, which may outlive its communicator. The ranks use the communicator's messages while the window is
 /// made, and not afterwards.
 struct WindowRanks(Comm);
 

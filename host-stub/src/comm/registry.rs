@@ -32,7 +32,7 @@ pub(crate) struct Defaults {
 #[derive(Default)]
 pub(crate) struct Registry {
     engine: OnceLock<Arc<Engine>>,
-    /// Kept until the rank leaves the job. It refers to the job, which otherwise would never end.
+    /// Kept until the rank leaves the job. The communicator refers to the job, which otherwise would never end.
     world: Mutex<World>,
     /// Whether the world is being made.
     making: AtomicBool,

@@ -1,4 +1,4 @@
-//! Tests of conditions alone. They are in a separate file, because the model checker's tests build
+//! Tests of conditions alone. The tests are in a separate file, because the model checker's tests build
 //! the conditions without them.
 
 use std::time::Duration;

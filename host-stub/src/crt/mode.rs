@@ -1,7 +1,7 @@
 //! The mode: selects what a blocking call blocks. The program chooses by `OMP_EXTERNAL` or
 //! [`set_external`].
 //!
-//! The choice holds for the whole process. It is made before the first job is joined, and never
+//! The choice holds for the whole process. The choice is made before the first job is joined, and never
 //! changes afterwards.
 
 use std::sync::atomic::{AtomicU8, Ordering};

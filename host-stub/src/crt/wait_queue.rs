@@ -18,7 +18,7 @@ use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonEr
 /// Returns whether a wait is over. The holder of the progress token calls it.
 pub(crate) type Watch<'a> = &'a (dyn Fn() -> bool + Sync);
 
-/// A waiter. It lives in the stack frame of the wait, and waits for the signal of its condition. With a
+/// A waiter. A waiter lives in the stack frame of the wait, and waits for the signal of its condition. With a
 /// watch, the holder of the token signals when the watch returns true.
 pub(crate) struct Waiter<'a> {
     pub(crate) cond: &'a Cond,
@@ -39,7 +39,7 @@ impl Waiter<'_> {
     }
 }
 
-/// A waiter in the queue. Its frame outlives its entry in the queue.
+/// A waiter in the queue. The waiter's frame outlives its entry in the queue.
 struct Entry(NonNull<Waiter<'static>>);
 
 // SAFETY: a waiter consists of atomics and a watch that is Sync. Entries are used under the queue's

@@ -25,7 +25,7 @@ use super::watched::is_watched;
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 /// The longest spin before a thread sleeps, in visits.
 const SPIN_MAX: u32 = 1 << 12;
-/// The first reads of shared memory, before any progress. They take some microseconds, in which a
+/// The first reads of shared memory, before any progress. These reads take some microseconds, in which a
 /// rank on another processor answers. The number is small if the other rank may need this
 /// processor.
 const GLANCES: u32 = 256;

@@ -1,5 +1,5 @@
 //! Memory that OpenMP has mapped, if this process has an OpenMP runtime with devices. The host asks the
-//! runtime's `omp_target_is_present` and `omp_get_mapped_ptr` (OpenMP 5.1). It finds them by name at the
+//! runtime's `omp_target_is_present` and `omp_get_mapped_ptr` (OpenMP 5.1). The host finds these functions by name at the
 //! first question, so neither the build nor the run needs them. `c/omp_target.c` has the functions of
 //! source document 004 for programs.
 

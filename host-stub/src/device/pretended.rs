@@ -1,6 +1,6 @@
 //! A simulated device for machines without one. No load or store may access the pages of its memory at
 //! their address, so every access other than by a copy function faults. The copy functions use a second
-//! mapping. They use the interface number of CUDA, which providers know.
+//! mapping. The copy functions use the interface number of CUDA, which providers know.
 
 mod copies;
 

@@ -28,7 +28,7 @@ pub struct ProviderReport {
     pub chosen: bool,
 }
 
-/// An open component. It is closed when the last object that was made from it is dropped.
+/// An open component. The component is closed when the last object that was made from it is dropped.
 pub struct Component {
     raw: NonNull<plugin_api::Component>,
     plugin: Arc<Plugin>,

@@ -12,7 +12,7 @@ use crate::win::{Datatype, Layout, Op, Target, WinError, WinResult, Window};
 /// [`lock_all`](super::Window::lock_all).
 ///
 /// Operations may be outstanding when their calls return, and complete when the epoch ends, or after a
-/// [`flush`](Self::flush). Their buffers are borrowed until the epoch ends:
+/// [`flush`](Self::flush). The buffers of operations are borrowed until the epoch ends:
 ///
 /// ```compile_fail,E0506
 /// fn changed(window: &host_stub::rma::Window<u64>) {

@@ -25,7 +25,7 @@
 //!
 //! # Why this is safe
 //!
-//! - *Buffers outlive operations.* A buffer is borrowed for the whole epoch. It can be neither changed nor freed
+//! - *Buffers outlive operations.* A buffer is borrowed for the whole epoch. The buffer can be neither changed nor freed
 //!   before the epoch's call returns, also if the closure returns an error or panics. If the epoch cannot be
 //!   completed, the call still waits until nothing uses the buffers: the transport reports every operation, those to
 //!   lost ranks as failed.
@@ -35,11 +35,11 @@
 //!   window, so that no epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
 //!   An epoch stays on its thread, and no two that reach the same rank are open in a process at once.
 //!
-//! If two ranks access one element at the same time, the result is that of MPI, which may be undefined. It is never
-//! undefined behaviour of Rust.
+//! If two ranks access one element at the same time, the result is that of MPI, which may be undefined. Such an access
+//! is never undefined behaviour of Rust.
 //!
 //! The windows below ([`crate::win`]) have everything else: layouts with gaps, memory of the caller or of devices, and
-//! epochs of groups. Their communication calls are unsafe.
+//! epochs of groups. The communication calls of these windows are unsafe.
 
 mod collective;
 mod element;

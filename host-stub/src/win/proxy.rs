@@ -88,7 +88,7 @@ impl Proxy {
         Ok(Proxy { served, source })
     }
 
-    /// Lets commands use a window. Its lock or lock_all epoch must be open when the commands come.
+    /// Lets commands use a window. The window's lock or lock_all epoch must be open when the commands come.
     /// Returns the number by which commands name the window.
     pub fn add_window(
         &self,

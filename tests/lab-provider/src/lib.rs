@@ -1,7 +1,7 @@
-//! `lab`, a libfabric provider for tests. It presents any combination of registration modes, context
+//! `lab`, a libfabric provider for tests. The provider presents any combination of registration modes, context
 //! modes and limits, fails on demand, and reports what its user does wrong.
 //!
-//! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. It moves
+//! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. The provider moves
 //! bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so targets
 //! need no progress of their own; everything happens when the initiator reads its completion queue.
 //! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue. A message

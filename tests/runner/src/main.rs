@@ -34,8 +34,8 @@ struct Arguments {
     /// processors.
     #[arg(long)]
     jobs: Option<usize>,
-    /// The limit in seconds after which a program is killed and has failed. It limits the processor time, times the number
-    /// of processors, and the time almost without output and processor time.
+    /// The limit in seconds after which a program is killed and has failed. The limit applies to the processor time,
+    /// times the number of processors, and the time almost without output and processor time.
     #[arg(long, default_value_t = 600)]
     limit: u64,
     /// Runs only programs whose name contains this.

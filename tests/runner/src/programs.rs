@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 /// A test program.
 pub(crate) struct Program {
-    /// Its package and target.
+    /// The package and the target of the program.
     pub(crate) name: String,
     pub(crate) file: PathBuf,
     /// The folder of the program's package, in which cargo would run the program.

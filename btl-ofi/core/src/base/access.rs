@@ -1,10 +1,10 @@
 //! Accesses of this process to windows: its own, for its peers and for itself, and those of local peers that it maps.
 //!
-//! A window is memory that its owner keeps mapped while it is registered, with the rights that it registered. That was tried
-//! at the registration (`base::usable`); an owner that takes the memory away meanwhile gets the fault.
+//! A window is memory that its owner keeps mapped while it is registered, with the rights that it registered. That was
+//! tried at the registration (`base::usable`); an owner that takes the memory away meanwhile gets the fault.
 //!
-//! Other threads and processes may access the same bytes at any time. A word of 4 or 8 bytes that is aligned in the window is one
-//! access, as a thread that polls it expects, wherever it lies in this process's own memory.
+//! Other threads and processes may access the same bytes at any time. A word of 4 or 8 bytes that is aligned in the
+//! window is one access, as a thread that polls it expects, wherever it lies in this process's own memory.
 
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
@@ -77,7 +77,7 @@ fn aligned(from: *const u8, to: *const u8, size: usize) -> bool {
 }
 
 /// A word in a window, aligned to its size, that other threads and processes change atomically. Loads acquire, stores
-/// release, and all other accesses do both. They pair with the atomics of other threads and processes on the same
+/// release, and all other accesses do both. These accesses pair with the atomics of other threads and processes on the same
 /// word.
 pub(crate) trait Word: Sized {
     /// # Safety

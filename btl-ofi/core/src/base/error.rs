@@ -116,7 +116,7 @@ pub(crate) fn peer_is_gone(code: i32) -> bool {
     status_of(code) == Status::UNREACH
 }
 
-/// The error of a call that is not a data operation. It displays as one line, except
+/// The error of a call that is not a data operation. The error displays as one line, except
 /// [`NoProvider`](Self::NoProvider).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -165,7 +165,7 @@ pub enum Error {
     /// A parameter cannot be used.
     #[error("parameter {name}: {reason}")]
     Parameter {
-        /// Its full name.
+        /// The full name of the parameter or provider.
         name: String,
         /// Why.
         reason: String,

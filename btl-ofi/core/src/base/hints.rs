@@ -53,14 +53,15 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
 /// Defines an entry `$name` of a door's table, in three or four functions. The door writes `$slow` beside them. All
 /// functions have the same arguments in the same order, so that the compiler turns a call of the next function into a jump
 /// (a tail call):
-/// - `$name` with `$way` [`PROVIDER`] only calls `$route`, a method of [`Endpoint`](crate::Endpoint). `$route` says whether
-///   the provider serves the endpoint. Then `$name` jumps to `$direct` or `$other`. It does no more than this, so it saves
-///   no register. It calls a function pointer, because the compiler turns only one call of a function into a jump. With
-///   `$way` [`MESSAGE`], for transports that use messages, it is `$quick`, and jumps to `$other` if `$quick` returned
-///   `None`;
+/// - `$name` with `$way` [`PROVIDER`] only calls `$route`, a method of [`Endpoint`](crate::Endpoint), and then jumps to
+///   `$direct` or `$other`. `$route` says whether the provider serves the endpoint. `$name` does no more than this, so
+///   `$name` saves no register. `$name` calls a function pointer, because the compiler turns only one call of a function
+///   into a jump. With `$way` [`MESSAGE`], for transports that use messages, `$name` is `$quick`, and jumps to `$other`
+///   if `$quick` returned `None`;
 /// - `$direct` is `$quick` with `$way` [`PROVIDER`], and `$other` is `$quick` with [`OTHER`];
-/// - `$no_callback` is optional. It takes the place of `$direct` for requests whose `$callback` is NULL. It is `$quick`
-///   with [`NO_CALLBACK`], and jumps to `$direct` if `$quick` returned `None`. Such a request has fewer registers to save;
+/// - `$no_callback` is optional. This function takes the place of `$direct` for requests whose `$callback` is NULL. The
+///   function is `$quick` with [`NO_CALLBACK`], and jumps to `$direct` if `$quick` returned `None`. Such a request has
+///   fewer registers to save;
 /// - `$slow` serves everything else, after `$quick` returned `None` before any side effect.
 ///
 /// The constant `T` says whether calls may overlap. A door's table has the functions for its threading.

@@ -146,7 +146,7 @@ impl<T> Lock<T> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         let mut spins = 0;
         loop {
-            // A relaxed read comes before the exchange in try_lock. It keeps the cache line shared while another
+            // A relaxed read comes before the exchange in try_lock. This read keeps the cache line shared while another
             // thread holds the lock.
             while self.held.load(Ordering::Relaxed) {
                 spins += 1;

@@ -1,7 +1,7 @@
 //! Log lines for a host without its own `tracing` subscriber.
 //!
-//! Each door (the plugin, the Open MPI component) is a shared object with its own copy of `tracing`. It adds a sink here for
-//! each of its users. No line says whose transport it is about, so each sink gets every line.
+//! Each door (the plugin, the Open MPI component) is a shared object with its own copy of `tracing`. The door adds a
+//! sink here for each of its users. No line says whose transport it is about, so each sink gets every line.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};

@@ -1,4 +1,4 @@
-//! A clock that is read in a few nanoseconds, for decisions on the data path. Its unit is the processor's: only
+//! A clock that is read in a few nanoseconds, for decisions on the data path. The clock's unit is the processor's: only
 //! differences and ratios mean something.
 
 /// A duration that is long for a poll: about ten microseconds.

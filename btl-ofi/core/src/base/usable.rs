@@ -17,8 +17,8 @@ pub(crate) fn is_usable(at: u64, writing: bool) -> bool {
     }
 }
 
-/// Checks that the first and the last word of `length` bytes at `base` permit the accesses of peers. If the pages of these
-/// words have no memory yet, they get it.
+/// Checks that the first and the last word of `length` bytes at `base` permit the accesses of peers. The call allocates
+/// memory for pages of these words that have none yet.
 ///
 /// # Errors
 /// [`Error::Invalid`] if a word does not permit the accesses.

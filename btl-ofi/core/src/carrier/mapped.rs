@@ -112,8 +112,8 @@ impl Core {
             plan.check(|address, size| used.place(address, size as usize).map(drop))?;
             let place = used.place(plan.address, 0)?;
             let moved = plan.moved_to(place.expose_provenance() as u64);
-            // SAFETY: the region has the elements, with the same alignment as at the owner. It stays mapped while it is
-            // used, and its file keeps its length. The caller guarantees the results.
+            // SAFETY: the region has the elements, with the same alignment as at the owner. The region stays mapped
+            // while it is used, and its file keeps its length. The caller guarantees the results.
             unsafe { responder::change_by_instructions(&moved, results) };
             fence(Ordering::SeqCst);
             Ok(())
@@ -277,7 +277,7 @@ unsafe fn execute(used: &Use<'_>, atomic: &Request) -> Result<(), Status> {
         alone: false,
     };
     // SAFETY: the caller guarantees the buffers. The region has the elements, with the same alignment as at the owner.
-    // It stays mapped while it is used, and its file keeps its length.
+    // The region stays mapped while it is used, and its file keeps its length.
     unsafe { element::apply(&elements) };
     // An update may be a plain store. Locked instructions order later loads only on some processors.
     fence(Ordering::SeqCst);

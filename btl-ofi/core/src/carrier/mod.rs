@@ -1,4 +1,4 @@
-//! Carriers: what brings an operation to its target and tells its end. Each offers posts, polls, and the end of what it has for a
+//! Carriers bring an operation to its target and report its end. Each offers posts, polls, and the end of what it has for a
 //! peer; a carrier is given the [`Core`](crate::core::state::Core) and knows no route and nothing above it.
 //!
 //! | carrier | moves |
@@ -9,9 +9,10 @@
 //! | `mapped` | what this process does by instructions on memory that it maps |
 //! | `own` | atomics of this transport to itself |
 //!
-//! Carriers do not use each other; `scripts/file_cycles.py` checks it. They share `poll`, which asks all of them what they brought,
-//! `queue`, in which the ends of the provider's operations and of messages arrive, `refusal`, the answer to a post for which a
-//! carrier has no room, and `direct`, the end of what the calling thread makes itself. Copies by the kernel need no carrier (`base::cma`); `engine::cma_refused` is what follows when it refuses one.
+//! Carriers do not use each other; `scripts/file_cycles.py` checks it. Carriers share `poll`, which asks all of them
+//! what they brought, `queue`, in which the ends of the provider's operations and of messages arrive, `refusal`, the
+//! answer to a post for which a carrier has no room, and `direct`, the end of what the calling thread makes itself.
+//! Copies by the kernel need no carrier (`base::cma`); `engine::cma_refused` is what follows when it refuses one.
 
 mod direct;
 pub(crate) mod mapped;

@@ -155,8 +155,8 @@ pub(crate) struct Counts {
     pub(crate) again: u64,
 }
 
-/// The operation that is being posted, kept in case of a refusal. It is kept here instead of in registers, because every
-/// post would have to save these registers around the provider's call.
+/// The operation that is being posted, kept in case of a refusal. The operation is kept here instead of in registers,
+/// because every post would have to save these registers around the provider's call.
 #[derive(Clone, Copy)]
 pub(crate) struct Attempt {
     /// The context pointer that the provider received.

@@ -14,7 +14,7 @@ use crate::peer::reach::COPIES_PER_CHECK;
 use crate::peer::share::Share;
 
 thread_local! {
-    /// The thread's number, assigned on first use. It distinguishes threads and selects the thread's
+    /// The thread's number, assigned on first use. The number distinguishes threads and selects the thread's
     /// context.
     static THREAD: Cell<usize> = const { Cell::new(usize::MAX) };
 }

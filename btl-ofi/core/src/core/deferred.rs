@@ -1,6 +1,7 @@
-//! Failures that were found, and are to be acted on. The code that finds a failure holds a lock, or is in the middle of a post
-//! or a poll, or lies below the code that ends with a peer. So it leaves the failure here. The transport acts with no lock held
-//! (`engine::failure`): in its next progress, after a post that was refused, and while it waits for reports.
+//! Failures that were found, and are to be acted on. The code that finds a failure holds a lock, or is in the middle of
+//! a post or a poll, or lies below the code that ends with a peer. So it leaves the failure here. The transport acts
+//! with no lock held (`engine::failure`): in its next progress, after a post that was refused, and while it waits for
+//! reports.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -68,7 +69,7 @@ impl Core {
         }
     }
 
-    /// Fails the provider, because its completions can no longer be read. Its endpoints are closed, so that it no longer
+    /// Fails the provider, because its completions can no longer be read. The endpoints are closed, so that it no longer
     /// accesses buffers, and operations outstanding at the provider are reported.
     #[cold]
     pub(crate) fn fail_provider(&self, what: &str) {

@@ -1,4 +1,4 @@
-//! Callbacks of operations that are complete. They run without a lock.
+//! Callbacks of operations that are complete. The callbacks run without a lock.
 
 use std::sync::atomic::Ordering;
 

@@ -28,7 +28,7 @@ impl Peers {
         }
     }
 
-    /// Removes a peer that is released. Its memory is reused unless `late` completions may still name it.
+    /// Removes a peer that is released. The peer's memory is reused unless `late` completions may still name it.
     pub(crate) fn remove(&mut self, proc: u64, late: bool) {
         self.trials.remove(&proc);
         self.words.remove(&proc);

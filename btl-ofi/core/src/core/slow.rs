@@ -8,7 +8,7 @@ pub(crate) struct SlowWork {
     /// Number of reasons for slow work: staged and compound operations, channels with a lane, a mailbox, rails, and
     /// failures that were not handled yet. Each call of progress reads only this field.
     awake: AtomicU32,
-    /// Number of staged and compound operations. They are in the outstanding count, but not at the provider.
+    /// Number of staged and compound operations. These operations are in the outstanding count, but not at the provider.
     held: AtomicU32,
     /// Number of threads that hold a lock on operations (`core::quiet`). While it is 0, other threads skip the check.
     pub(crate) quiet: AtomicU32,

@@ -1,4 +1,4 @@
-//! [`Core`]: what all operations share, whatever carries them. It knows no carrier and nothing above them.
+//! [`Core`]: what all operations share, whatever carries them. The core depends on no carrier and nothing above them.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -28,12 +28,12 @@ use crate::peer::reach::Probe;
 use crate::sm::mapped::MappedRegions;
 
 /// The state that the operations of a transport share: contexts, counts, peers, and the settings of the carriers. A
-/// [`Transport`](crate::Transport) contains a core and the state of operations that consist of others. It dereferences to
-/// the core.
+/// [`Transport`](crate::Transport) contains a core and the state of operations that consist of others. A transport
+/// dereferences to the core.
 #[repr(C)]
 pub struct Core {
-    /// The module that a door hands out. It is the first field, so that a pointer to the transport is a pointer to the
-    /// module.
+    /// The module that a door hands out. The module is the first field, so that a pointer to the transport is a pointer
+    /// to the module.
     pub module: Module,
     // The fast paths read it.
     pub(crate) quick: Quick,
@@ -122,11 +122,11 @@ pub(crate) struct Node {
     /// See [`liveness::node`].
     pub(crate) id: u64,
     pub(crate) own: ProcessId,
-    /// The registration of the probe as a word that peers read to confirm their puts, if puts go by order. It is dropped
-    /// before the memory.
+    /// The registration of the probe as a word that peers read to confirm their puts, if puts go by order. The
+    /// registration is dropped before the memory.
     pub(crate) word: Option<Region>,
-    /// The registration of the words with which peers ask this process to close rails. It is dropped before the objects
-    /// that it keeps open.
+    /// The registration of the words with which peers ask this process to close rails. The registration is dropped
+    /// before the objects that it keeps open.
     pub(crate) fence: Option<Region>,
     /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
     pub(crate) key: u64,

@@ -23,7 +23,7 @@ pub(crate) struct Heartbeats {
     last: u64,
     /// Processes that got a heartbeat and have not answered.
     pub(crate) asked: HashSet<u64>,
-    /// Processes that left. They get no heartbeats unless they answer again.
+    /// Processes that left. These processes get no heartbeats unless they answer again.
     pub(crate) left: HashSet<u64>,
 }
 

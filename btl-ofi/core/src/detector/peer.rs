@@ -53,7 +53,7 @@ pub(super) struct Watched {
     lived: Clock,
     /// The length of silence at which the next report is made.
     next: u64,
-    /// Its counts at the last look, if operations were outstanding.
+    /// The peer's counts at the last look, if operations were outstanding.
     counted: Option<Backlog>,
     pub(super) refused: Refused,
     /// The time when its process was found stopped or gone; `None` if the process runs.
@@ -166,8 +166,8 @@ impl Watched {
     }
 }
 
-/// The counts with which the next look compares. The phase of the counts may advance without a completion. It advances
-/// here, so that this does not look like a completion later.
+/// The counts with which the next look compares. The phase of the counts may advance without a completion. The phase
+/// advances here, so that this does not look like a completion later.
 fn count(peer: &Endpoint) -> Backlog {
     peer.total().settle(peer.total().mark());
     peer.total().backlog()

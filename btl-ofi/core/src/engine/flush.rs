@@ -22,7 +22,7 @@ const SPIN_CLOCK_POLLS: u32 = 32;
 /// Polls between two clock reads even if completions arrive, because they may be another thread's.
 const CLOCK_POLLS: u32 = 1024;
 
-/// A flush. It counts as a wait after the first [`SPIN_CLOCK_POLLS`] polls without a completion. Times are
+/// A flush. A flush counts as a wait after the first [`SPIN_CLOCK_POLLS`] polls without a completion. Times are
 /// nanoseconds of `CLOCK_MONOTONIC`.
 struct Waiting<'a> {
     counters: &'a PeerCounters,
@@ -221,7 +221,8 @@ impl Transport {
         let status = self.wait_long(count, deadline, || peer.failure());
         match peer.failure() {
             Some(why) if status.is_ok() => {
-                // All operations are over because the peer failed. Their callbacks may still run in another thread.
+                // All operations are over because the peer failed. The callbacks of these operations may still run in
+                // another thread.
                 self.wait_for_reports(deadline);
                 why
             }

@@ -87,8 +87,8 @@ impl Transport {
     }
 
     /// Sets the function that receives the messages of peers. With `None`, messages are dropped. The function runs in
-    /// progress, on any thread that makes progress, one message at a time. It may send, connect peers and post operations.
-    /// It must not wait, because no further message arrives until it returns.
+    /// progress, on any thread that makes progress, one message at a time. The function may send, connect peers and
+    /// post operations. The function must not wait, because no further message arrives until it returns.
     pub fn on_receive(&self, receive: Option<Receive>) {
         *self
             .receive

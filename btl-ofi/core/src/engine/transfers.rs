@@ -285,7 +285,7 @@ impl Transport {
     ) -> Status {
         let local: *mut u8 = caller.local_address.cast();
         let window: *mut u8 = ptr::with_exposed_provenance_mut(remote_address as usize);
-        // The lock on the regions keeps the window registered. It is released between two parts.
+        // The lock on the regions keeps the window registered. The lock is released between two parts.
         for start in (0..size).step_by(BYTES_PER_LOCK) {
             let part = BYTES_PER_LOCK.min(size - start);
             let (local, window) = (local.wrapping_add(start), window.wrapping_add(start));

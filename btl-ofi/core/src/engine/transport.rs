@@ -18,9 +18,9 @@ use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use crate::peer::address::Blob;
 
-/// An open transport. It belongs to the process that opened it. A child of fork gets errors, and may open a transport of
-/// its own (docs/failures.md). With [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), several threads may call
-/// any method at once; otherwise only one thread at a time may call. Callbacks run with no lock held.
+/// An open transport. A transport belongs to the process that opened it. A child of fork gets errors, and may open a
+/// transport of its own (docs/failures.md). With [`ThreadLevel::Multiple`](plugin_api::ThreadLevel::Multiple), several
+/// threads may call any method at once; otherwise only one thread at a time may call. Callbacks run with no lock held.
 #[repr(C)]
 pub struct Transport {
     // The first field, so that a pointer to the transport is also a pointer to the core, and to the module in the core.
@@ -34,7 +34,8 @@ pub struct Transport {
     pub(crate) hmem: Hmem,
 }
 
-// SAFETY: the raw pointers are to boxes that the transport owns, and to tables that do not change; all other fields are Send.
+// SAFETY: the raw pointers are to boxes that the transport owns, and to tables that do not change; all other fields are
+// Send.
 unsafe impl Send for Transport {}
 // SAFETY: shared fields are atomic or behind locks.
 unsafe impl Sync for Transport {}

@@ -29,8 +29,8 @@ pub(crate) struct Device {
     ends: Mutex<Ends>,
     /// One per transmit context.
     queues: Vec<Owned<ffi::fid_cq>>,
-    /// Whether messages may be received. They complete in the first queue, and its entries then contain the lengths
-    /// of messages.
+    /// Whether messages may be received. Received messages complete in the first queue, and its entries then contain
+    /// the lengths of messages.
     may_receive: bool,
     av: Owned<ffi::fid_av>,
     addresses: Arc<Addresses>,
@@ -139,7 +139,8 @@ impl Device {
             ends: Mutex::default(),
             queues: Vec::new(),
             may_receive: takes_messages(info.get(), options) && !options.provider.is_rail,
-            // SAFETY: the transport and its messages insert addresses; the transport holds the device, and its messages end before the device is closed.
+            // SAFETY: the transport and its messages insert addresses; the transport holds the device, and its messages
+            // end before the device is closed.
             addresses: Arc::new(unsafe { Addresses::new(av.ptr()) }),
             av,
             domain,
@@ -285,8 +286,8 @@ impl Device {
         ends.rx.as_ref().or(ends.endpoint.as_ref()).map(Owned::ptr)
     }
 
-    /// Closes only the endpoints, and the regions that are bound to them; the provider then no longer accesses any buffer. Post
-    /// nothing during or after this call.
+    /// Closes only the endpoints, and the regions that are bound to them; the provider then no longer accesses any
+    /// buffer. Post nothing during or after this call.
     ///
     /// # Errors
     /// The provider's first refusal, now or in an earlier call. The provider may then still access buffers.

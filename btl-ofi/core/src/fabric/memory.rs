@@ -1,6 +1,6 @@
-//! The provider `memory`: libfabric's objects for a transport that reaches all peers by memory. It carries no data and
-//! needs no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations. A peer that
-//! they do not reach is refused when this process connects it (`engine::peers`).
+//! The provider `memory`: libfabric's objects for a transport that reaches all peers by memory. The provider carries no
+//! data and needs no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations.
+//! A peer that they do not reach is refused when this process connects it (`engine::peers`).
 //!
 //! The provider is used only if the user names it (`btl_ofi_provider_include`).
 
@@ -100,7 +100,7 @@ impl Entry {
     }
 }
 
-/// Opens the fabric in place of `fi_fabric`. Its functions open the other objects.
+/// Opens the fabric in place of `fi_fabric`. The functions of this fabric open the other objects.
 ///
 /// # Safety
 /// `out` is writable.
@@ -110,7 +110,7 @@ pub(super) unsafe fn open_fabric(out: *mut *mut ffi::fid_fabric) -> c_int {
     0
 }
 
-/// An object that is never written, so that all transports may share it. Its functions use only its
+/// An object that is never written, so that all transports may share it. The functions of this object use only its
 /// address.
 #[repr(transparent)]
 struct Shared<T>(T);

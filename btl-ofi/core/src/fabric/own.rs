@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 /// Words that the provider may read and write until its endpoints are closed.
 pub(crate) struct OwnMemory {
-    /// The pointer of a box. It is a raw pointer, because the provider accesses the words while this process holds
+    /// The pointer of a box. The field is a raw pointer, because the provider accesses the words while this process holds
     /// references to `self`.
     words: *mut [u64],
 }

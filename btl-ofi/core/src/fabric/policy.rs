@@ -15,8 +15,8 @@
 //!
 //! Each operation yields a completion-queue entry. The entry of an operation with a callback carries the address of its
 //! operation record. The entry of an untracked operation carries its endpoint and the phases that count it
-//! (`peer::outstanding`). It needs no record, unless the provider uses the context itself (`FI_CONTEXT`, `FI_CONTEXT2`), or
-//! puts go by order: a completed put then keeps its record until it is confirmed.
+//! (`peer::outstanding`). An untracked operation needs no record, unless the provider uses the context itself
+//! (`FI_CONTEXT`, `FI_CONTEXT2`), or puts go by order: a completed put then keeps its record until it is confirmed.
 
 use libfabric_sys as ffi;
 
@@ -275,8 +275,8 @@ pub(crate) fn carries_applies(info: InfoRef<'_>, options: &Options) -> bool {
     takes_messages(info, options) && !Quirks::of(&info.provider()).has(Trait::SinglePackets)
 }
 
-/// Words of the longest answer, and of most batches of commands. Long messages are used if the provider sends one as cheaply as
-/// several short ones.
+/// Words of the longest answer, and of most batches of commands. Long messages are used if the provider sends one as
+/// cheaply as several short ones.
 pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
     let quirks = Quirks::of(&info.provider());
     let long = quirks.has(Trait::PrefersMessages) && !quirks.has(Trait::SendsInParts);

@@ -126,7 +126,7 @@ const QUIRKS: &[Row] = &[
             Trait::BlocksOnMissingAnswer,
         ],
     },
-    // The provider of this crate (`memory`). Its peers execute atomics by the processor, and in a ring's order.
+    // The provider of this crate (`memory`). The peers of `memory` execute atomics by the processor, and in a ring's order.
     Row {
         names: Names::Exact(memory::NAME),
         traits: &[
@@ -211,7 +211,7 @@ const QUIRKS: &[Row] = &[
                 unless_several: "FI_OFI_RXM_NUM_MSG_EPS",
             },
             // The cache of verbs gives memory inside a live registration the key of that registration (prov/verbs,
-            // verbs_mr.c). With atomics, rxm lists regions by key. It refuses a key that is already listed, and its error
+            // verbs_mr.c). With atomics, rxm lists regions by key. rxm refuses a key that is already listed, and its error
             // path removes the key from the list (prov/rxm, rxm_mr_regattr; libfabric's issue 9133). The target's
             // processor executes rxm's atomics, too.
             Trait::LosesRegions,
@@ -232,7 +232,7 @@ const QUIRKS: &[Row] = &[
         traits: &[
             // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
             Trait::ProcessorAtomics,
-            // rxd crashes when a process sends more than one packet to itself (1.17). Its progress is manual, so it
+            // rxd crashes when a process sends more than one packet to itself (1.17). The progress of rxd is manual, so it
             // accesses this process's memory for peers only during this process's calls. Transfers to itself are copies.
             Trait::CrashesOnItself,
             // rxd crashes when transfers of more than one packet run in both directions between two processes (1.17).
@@ -242,10 +242,11 @@ const QUIRKS: &[Row] = &[
             // socket of 208 KiB (net.core.rmem_default) holds 277 datagrams. So 64 operations from each of three origins
             // are too many, and 16 are also faster.
             Trait::Depth(16),
-            // rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with 1.17:
-            // of 256 fetching adds of 1, some return a neighbour's value). It crashes if a fetching atomic is the first
-            // message to a peer. It reads the returned old value separately from the atomic, so two atomics return the same
-            // value if other processors change the element meanwhile (observed with 1.17, `tests/mixed_routes.rs`).
+            // rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with
+            // 1.17: of 256 fetching adds of 1, some return a neighbour's value). rxd crashes if a fetching atomic is
+            // the first message to a peer. rxd reads the returned old value separately from the atomic, so two atomics
+            // return the same value if other processors change the element meanwhile (observed with 1.17,
+            // `tests/mixed_routes.rs`).
             Trait::MixesUpFetches,
         ],
     },
@@ -271,7 +272,7 @@ impl Names {
     }
 }
 
-/// The quirks of one provider. They do not depend on the provider's version.
+/// The quirks of one provider. These quirks do not depend on the provider's version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Quirks {
     /// Bit `i` is set if row `i` of the table describes the provider.

@@ -20,7 +20,7 @@ pub struct Region {
     pub(super) registrar: Arc<Registrar>,
     /// The same memory on further rails.
     pub(super) rails: Vec<Region>,
-    /// The file through which peers map the region. It is closed last, because peers open it until the
+    /// The file through which peers map the region. The file is closed last, because peers open it until the
     /// region is withdrawn.
     pub(super) _file: Option<File>,
 }

@@ -1,9 +1,9 @@
 //! Space in `/dev/shm`, where the shm provider keeps a file of 16 MiB per endpoint.
 //!
-//! libfabric (1.17) offers shm only if `/dev/shm` has 16 MiB free per processor, whatever the sizes of the queues
-//! are. A file has 256 staging buffers of 32 KiB, rounded up to a power of two. It then writes to the file without
-//! allocating its pages, so a full `/dev/shm` kills the process (SIGBUS). When it opens an endpoint, it writes 3.8
-//! MiB. Nearly all of this is zeros behind the endpoint's name, which are never read. It writes to the staging
+//! libfabric (1.17) offers shm only if `/dev/shm` has 16 MiB free per processor, whatever the sizes of the queues are.
+//! A file has 256 staging buffers of 32 KiB, rounded up to a power of two. The provider then writes to the file without
+//! allocating its pages, so a full `/dev/shm` kills the process (SIGBUS). When it opens an endpoint, it writes 3.8 MiB.
+//! Nearly all of this is zeros behind the endpoint's name, which are never read. The provider writes to the staging
 //! buffers only for operations that go through the provider.
 //!
 //! So if space is short, processes open endpoints in [turns](Turn), after a check of the free space. Then [`trim`]
@@ -21,7 +21,7 @@ use crate::base::sys::{self, Space};
 const FOLDER: &str = "/dev/shm";
 /// Space that libfabric 1.17 uses per endpoint and requires per processor.
 const REGION: u64 = 16 << 20;
-/// With less free space than this, processes that open endpoints at the same time may take each other's space. It
+/// With less free space than this, processes that open endpoints at the same time may take each other's space. This space
 /// suffices for as many endpoints as one process can have peers (256).
 const AMPLE: u64 = 256 * REGION;
 /// Longest wait for a turn. A turn of another process takes milliseconds, unless that process is stopped.

@@ -101,7 +101,7 @@ impl Drop for Bounce {
     }
 }
 
-/// The pool. It lends the most recently returned buffer, because this buffer is still in the cache.
+/// The pool. The pool lends the most recently returned buffer, because this buffer is still in the cache.
 #[derive(Default)]
 pub(crate) struct Pool {
     free: Vec<Bounce>,

@@ -1,6 +1,6 @@
 //! The mailbox: the carrier of commands on staged device memory, and of their answers.
 //!
-//! A mailbox is host memory of the target, registered with its first staged region. It consists of a header and
+//! A mailbox is host memory of the target, registered with its first staged region. A mailbox consists of a header and
 //! lanes. A requester takes a lane (compare-and-swap of the owner word), writes requests into its slots with puts,
 //! reads the replies with gets, and gives the lane back. The requester starts every transfer. The target reads and
 //! writes only its own memory, so it needs no path back to the requester, and calls nothing of the provider.
@@ -20,7 +20,7 @@
 use crate::op::responder::Command;
 use crate::peer::liveness::ProcessId;
 
-/// First word of the header. Its digits change together with the layout.
+/// First word of the header. The word's digits change together with the layout.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"BTLHMB04");
 /// Bytes of the header.
 pub(crate) const HEADER: usize = 64;
@@ -145,7 +145,7 @@ const _: () = assert!(REQUESTS + SLOTS * REQUEST * 8 <= DATA);
 /// A request: a command in a slot of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Request {
-    /// Its number in the lane, from 1; see [`after`].
+    /// The request's number in the lane, from 1; see [`after`].
     pub(crate) number: u64,
     pub(crate) command: Command,
     /// Bytes of data or operands in the request itself; 0 if they are in the slot's data buffer, or if there are

@@ -1,6 +1,6 @@
 //! Serves the mailbox of this process: finds the requests of peers, has the responder execute them, and writes the replies.
 //!
-//! It makes no provider call, so any thread may run it. One thread runs it at a time.
+//! The server makes no provider call, so any thread may run it. One thread runs it at a time.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;

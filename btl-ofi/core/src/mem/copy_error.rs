@@ -23,7 +23,7 @@ fn errno(answer: isize) -> Option<i32> {
 }
 
 impl CopyError {
-    /// The status of the operation that needed the copy. It is never success, and never a status that asks the
+    /// The status of the operation that needed the copy. The status is never success, and never a status that asks the
     /// caller to try again.
     pub(crate) fn status(&self) -> Status {
         match errno(self.answer).map(status_of) {

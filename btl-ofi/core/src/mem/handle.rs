@@ -223,7 +223,7 @@ impl Handle {
         self.key
     }
 
-    /// The cookie field: cookie, rights and generation. It distinguishes this registration from others with the
+    /// The cookie field: cookie, rights and generation. The field distinguishes this registration from others with the
     /// same key.
     #[inline]
     pub(crate) fn cookie(&self) -> u64 {

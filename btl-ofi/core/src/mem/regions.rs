@@ -20,8 +20,8 @@ use crate::mem::handle::Handle;
 pub(crate) struct Regions {
     by_name: HashMap<(u64, u64), Known, BuildHasherDefault<Mixed>>,
     removals: u64,
-    /// The user's arithmetic on elements of the regions. It is stored here, because code that changes elements holds the
-    /// lock of the regions.
+    /// The user's arithmetic on elements of the regions. The function is stored here, because code that changes
+    /// elements holds the lock of the regions.
     pub(crate) arithmetic: Option<Arithmetic>,
     /// The regions of device memory. Applies are executed on these, too.
     pub(crate) devices: Arc<DeviceRegions>,

@@ -93,8 +93,8 @@ impl Backing {
         &self.cookie
     }
 
-    /// The owner's descriptor of the file, and the offset at which the region begins. They are valid if the region is still
-    /// registered after this call.
+    /// The owner's descriptor of the file, and the offset at which the region begins. Both values are valid if the
+    /// region is still registered after this call.
     pub(crate) fn file(&self) -> (u32, u64) {
         // Acquire pairs with the Release in `announce`: if the values are those of a later region, the cookie is, too.
         let descriptor = self.descriptor.load(Ordering::Acquire);

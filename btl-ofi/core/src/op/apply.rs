@@ -10,14 +10,15 @@
 //! | on a device | the responder alone, on a copy, under the lock of all commands on such memory |
 //! | in a region that [commands alone](crate::Transport::register_sole) change | the responder alone, under its lock: by a load and a store, or with the user's function on a copy |
 //!
-//! A put or get of several runs is such a command, too: one that replaces or reads bytes ([`Change::is_transfer`]). Its runs are copied as those
-//! of any put or get, of which nobody expects more than that a word of 4 or 8 bytes that is a run of its own is one access.
+//! A put or get of several runs is such a command, too: one that replaces or reads bytes ([`Change::is_transfer`]). The
+//! runs of such a command are copied like those of any put or get: only a word of 4 or 8 bytes that is a run by itself
+//! is guaranteed to be one access.
 //!
-//! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any other
-//! element is changed by one thread at a time, whichever command brings it. Where a network card executes the atomics to a target,
-//! the origin refuses elements of the
-//! first row whose type the card serves, because the processor's atomics would not exclude those of the card. The same holds on
-//! a device, whose typed atomics come by other paths.
+//! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any
+//! other element is changed by one thread at a time, whichever command brings it. Where a network card executes the
+//! atomics to a target, the origin refuses elements of the first row whose type the card serves, because the
+//! processor's atomics would not exclude those of the card. The same holds on a device, whose typed atomics come by
+//! other paths.
 //!
 //! **Form.** The operands of the command ([`Area`]) are words:
 //!
@@ -28,8 +29,9 @@
 //! | 2, 3, 4; ... | a run: offset from the command's address; bytes and count of its blocks; distance of two blocks |
 //! | after them | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
 //!
-//! Blocks of one length are *listed* where that takes fewer words: the halves of word 1 have the number of blocks and their length, and each
-//! word behind it has the offsets of two blocks, in the largest power of two that divides an element's size.
+//! Blocks of one length are *listed* where that takes fewer words: the halves of word 1 have the number of blocks and
+//! their length, and each word behind it has the offsets of two blocks, in the largest power of two that divides an
+//! element's size.
 //!
 //! An element may lie in several runs, in the order of its bytes: the runs are whole elements
 //! together. The bytes between the runs stay as they are. Such an element has no type of the typed
@@ -66,8 +68,9 @@ pub struct Change {
     pub op: Option<AtomicOp>,
     /// The operation and type that are passed to the user's function at the target.
     pub code: u32,
-    /// Whether the runs are the bytes of a put ([`AtomicOp::Write`] without results) or of a get ([`AtomicOp::Read`]). They
-    /// are copied like the bytes of any put or get, and need its rights. Such a change has size 1, no type and code 0.
+    /// Whether the runs are the bytes of a put ([`AtomicOp::Write`] without results) or of a get ([`AtomicOp::Read`]).
+    /// These bytes are copied like the bytes of any put or get, and need its rights. Such a change has size 1, no type
+    /// and code 0.
     pub is_transfer: bool,
 }
 
@@ -82,7 +85,7 @@ pub struct Apply<'a> {
     pub runs: &'a [ApplyRun],
     /// The change of each element.
     pub change: Change,
-    /// The packed operands. They are copied during the call. [`AtomicOp::Read`] does not read them. For
+    /// The packed operands. The operands are copied during the call. [`AtomicOp::Read`] does not read them. For
     /// [`AtomicOp::Cswap`], the values to compare with come first, then the new values.
     pub operands: *const c_void,
     /// Memory for the old values, packed, or NULL.
@@ -290,7 +293,7 @@ impl Area {
     }
 }
 
-/// Copies packed elements. They are often one word, and a call of memcpy would cost more.
+/// Copies packed elements. The elements are often one word, and a call of memcpy would cost more.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `size` bytes, and the two ranges do not overlap.

@@ -12,9 +12,9 @@ use crate::op::tag::Tag;
 pub struct Completion {
     /// The function.
     pub function: CompletionFn,
-    /// Its `context` argument.
+    /// The `context` argument of the callback.
     pub context: *mut c_void,
-    /// Its `data` argument.
+    /// The `data` argument of the callback.
     pub data: *mut c_void,
 }
 

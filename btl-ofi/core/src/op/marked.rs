@@ -1,6 +1,6 @@
 //! Context pointers of the provider that are neither an address of a record nor a tag: they have a bit set that is zero
-//! in both. They mean a message, or a record with a word about its operation. A provider that claims contexts gets
-//! [memory](Claimed) for those of messages, and never a marked record.
+//! in both. Marked contexts mean a message, or a record with a word about its operation. A provider that claims contexts
+//! gets [memory](Claimed) for the contexts of messages, and never a marked record.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};

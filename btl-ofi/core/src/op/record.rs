@@ -46,7 +46,7 @@ struct Kept {
     data: *mut c_void,
     local_address: *mut c_void,
     local_handle: *mut Handle,
-    /// A [`Tag`]: the peer's address, with the phases in its low bits (endpoints are aligned to 16). It is 0 while the
+    /// A [`Tag`]: the peer's address, with the phases in its low bits (endpoints are aligned to 16). The tag is 0 while the
     /// record is free; then `data` points to the next free record.
     tag: usize,
 }

@@ -11,13 +11,13 @@
 //! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or threads of
 //! its own (`peer::route` says why that is sound).
 //!
-//! Where the owner of a region says that nothing but atomics of its transport changes elements in it, and all of those
-//! are commands, one thread changes them at a time: then the responder needs no atomic instruction
+//! If the owner of a region says that only atomics of its transport change the region's elements, and all these atomics are
+//! commands, one thread changes the elements at a time. The responder then needs no atomic instruction
 //! ([`Known::by_commands`]).
 //!
-//! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. It is
+//! The responder trusts no field of a command. A command names its region by the key and cookie of its handle. A command is
 //! refused unless that region is registered here, contains all elements, and allows the operation. The region table is
-//! locked during execution, so memory of a deregistered region is not accessed. Its owner keeps registered memory mapped.
+//! locked during execution, so memory of a deregistered region is not accessed. The owner keeps registered memory mapped.
 
 mod apply;
 mod device;
@@ -167,7 +167,7 @@ impl Responder {
     }
 
     /// Executes a command on host memory. `here` returns memory of this many bytes: the data to write, the operands, or
-    /// room for the data read. Old values replace the operands. It returns `None` if there is no such memory.
+    /// room for the data read. Old values replace the operands. The function returns `None` if there is no such memory.
     ///
     /// # Safety
     /// The memory that `here` returns is valid for reads and writes, aligned for the elements, and overlaps no memory that

@@ -2,11 +2,12 @@
 //!
 //! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe address (8),
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
-//! length of the address (2), then the name and the address; machine (8), network namespace (8), the key of messages (8) if
-//! the flags say that it takes some, number of interfaces (1), then of each interface kind (1), prefix (1), speed (4), length of the address (1), length of the name (1), the address
-//! and the name; if the flag says so, a word to read: address (8), key (8); number of further rails (1), if there are some,
-//! address (8) and key (8) of the words by which they are closed, then of each rail the length of its blob (2) and the
-//! blob. The blob comes from another process, so every field is checked.
+//! length of the address (2), then the name and the address; machine (8), network namespace (8), the key of messages
+//! (8) if the flags say that it takes some, number of interfaces (1), then of each interface kind (1), prefix (1),
+//! speed (4), length of the address (1), length of the name (1), the address and the name; if the flag says so, a word
+//! to read: address (8), key (8); number of further rails (1), if there are some, address (8) and key (8) of the words
+//! by which they are closed, then of each rail the length of its blob (2) and the blob. The blob comes from another
+//! process, so every field is checked.
 
 use std::net::IpAddr;
 
@@ -75,7 +76,7 @@ pub(crate) struct Blob {
     pub(crate) format: u32,
     pub(crate) address: Vec<u8>,
     pub(crate) networks: Networks,
-    /// A registered word of the sender, if puts go by order. Its peers read the word to confirm their puts.
+    /// A registered word of the sender, if puts go by order. The sender's peers read the word to confirm their puts.
     pub(crate) word: Option<Target>,
     /// The blobs of the sender's further rails.
     pub(crate) rails: Vec<Vec<u8>>,

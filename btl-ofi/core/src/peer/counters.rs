@@ -135,7 +135,7 @@ struct Slots {
 
 impl CounterTable {
     /// Makes the counters of a transport. `title` names its provider and interface, and `shares` is the
-    /// number of shares. They are [written](Self::write) to the file `report`.
+    /// number of shares. The counters are [written](Self::write) to the file `report`.
     ///
     /// # Errors
     /// Memory is exhausted.

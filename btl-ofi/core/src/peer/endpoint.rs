@@ -26,9 +26,9 @@ pub(crate) const COPY: u8 = 16;
 /// Mark of a peer whose address was removed from the provider's address vector.
 pub(crate) const REMOVED: u8 = 32;
 
-/// A peer. It takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address with
-/// tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes. The
-/// memory of a released endpoint is not reused while a late completion may still name it. The endpoint of a local
+/// A peer. An endpoint takes 48 bytes, at an address that is a multiple of 16, so that operations can carry the address
+/// with tag bits in their context pointer. The transport's table of peers owns the memory until the transport closes.
+/// The memory of a released endpoint is not reused while a late completion may still name it. The endpoint of a local
 /// peer is the first field of a `LocalPeer`.
 #[repr(C, align(16))]
 pub struct Endpoint {
@@ -59,7 +59,7 @@ pub struct Endpoint {
     atomics: AtomicU8,
 }
 
-/// A local peer, with the data for access to its process. It takes 64 bytes, one cache line.
+/// A local peer, with the data for access to its process. A `LocalPeer` takes 64 bytes, one cache line.
 #[repr(C, align(64))]
 pub(crate) struct LocalPeer {
     pub(crate) endpoint: Endpoint,
@@ -77,7 +77,7 @@ const _: () = assert!(
 );
 
 impl LocalPeer {
-    /// A local peer that is connected once. Its process id must not be 0. `segment` is the peer's descriptor of its
+    /// A local peer that is connected once. The peer's process id must not be 0. `segment` is the peer's descriptor of its
     /// segment and the segment's nonce, for [`Atomics::Unclaimed`].
     pub(crate) fn new(
         address: fi_addr_t,
@@ -320,7 +320,7 @@ impl Endpoint {
         self.pid
     }
 
-    /// The executor of atomics. It changes only from [`Atomics::Unclaimed`], under the lock of the
+    /// The executor of atomics. The executor changes only from [`Atomics::Unclaimed`], under the lock of the
     /// rings.
     #[inline]
     pub(crate) fn atomics(&self) -> Atomics {
@@ -401,7 +401,7 @@ impl Endpoint {
         }
     }
 
-    /// Marks the peer as failed. Its operations end with this status from now on. Returns false if the
+    /// Marks the peer as failed. The peer's operations end with this status from now on. Returns false if the
     /// peer had already failed.
     pub(crate) fn fail(&self, status: Status) -> bool {
         const { assert!(Status::NOT_INITIALIZED.0 == Status::NOT_INITIALIZED.0 as i16 as i32) };

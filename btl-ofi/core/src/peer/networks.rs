@@ -1,6 +1,7 @@
-//! Whether two processes can meet on a network. Their endpoints have IP addresses, which were chosen before the processes knew
-//! each other. A peer that cannot be met is refused when it is connected; the error names the addresses of both sides and the
-//! parameter to set. Otherwise an operation would wait for ever for a connection that nobody answers.
+//! Whether two processes can meet on a network. The endpoints of both processes have IP addresses, which were chosen
+//! before the processes knew each other. A peer that cannot be met is refused when it is connected; the error names the
+//! addresses of both sides and the parameter to set. Otherwise an operation would wait for ever for a connection that
+//! nobody answers.
 //!
 //! | the peer | result |
 //! | --- | --- |

@@ -11,7 +11,7 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) struct Track {
     /// Index of the rail among the rails of this transport.
     pub(crate) rail: usize,
-    /// Index of the rail among the peer's rails. It selects the rail's key in the peer's handles.
+    /// Index of the rail among the peer's rails. The index selects the rail's key in the peer's handles.
     pub(crate) theirs: usize,
     /// The peer's endpoint on the rail.
     pub(crate) endpoint: NonNull<Endpoint>,

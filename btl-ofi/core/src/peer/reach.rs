@@ -2,11 +2,12 @@
 //! process verifies that the memory is the peer's.
 //!
 //! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each process
-//! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the peer, in
-//! each check of the failure detector, and before it revokes a ring transfer and makes the transfer by CMA. If the word has
-//! another value or is not mapped, the peer's transport is gone. Checks are at least `btl_ofi_peer_check_interval` apart. For a
-//! host that never polls, every 256th copy tests whether a check is due. Between checks a copy may still access memory that is
-//! no longer the peer's, if the new program has memory mapped at the same addresses and runs as the same user.
+//! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the
+//! peer, in each check of the failure detector, and before it revokes a ring transfer and makes the transfer by CMA. If
+//! the word has another value or is not mapped, the peer's transport is gone. Checks are at least
+//! `btl_ofi_peer_check_interval` apart. For a host that never polls, every 256th copy tests whether a check is due.
+//! Between checks a copy may still access memory that is no longer the peer's, if the new program has memory mapped at
+//! the same addresses and runs as the same user.
 //!
 //! **Permission** may be lost later: by `PR_SET_DUMPABLE`, by a seccomp filter, or because the main thread ends (the
 //! kernel then finds no memory under the process id). From then on puts and gets to that peer go through its ring,
@@ -42,9 +43,9 @@ impl Probe {
         Ok(seen == self.value)
     }
 
-    /// Whether this process's own filters of system calls allow CMA in both directions. Tries both on its own probe. It
-    /// does not write to another process, because that process's transport may close at any time and free the word. The
-    /// kernel requires the same permission for both directions (`mm_access` in mm/process_vm_access.c).
+    /// Whether this process's own filters of system calls allow CMA in both directions. Tries both on its own probe.
+    /// The test does not write to another process, because that process's transport may close at any time and free the
+    /// word. The kernel requires the same permission for both directions (`mm_access` in mm/process_vm_access.c).
     fn reach_own(self) -> Result<bool, Refused> {
         let own = std::process::id();
         if !self.is_in(own)? {
@@ -61,7 +62,7 @@ impl Probe {
 /// The data for access to a local peer's memory.
 pub(crate) struct Reach {
     pub(crate) probe: Probe,
-    /// The peer's segment. It is opened at the connect, because the peer's process may not permit this later.
+    /// The peer's segment. The segment is opened at the connect, because the peer's process may not permit this later.
     pub(crate) segment: Option<File>,
 }
 
@@ -146,8 +147,8 @@ pub(crate) fn reason(found: Result<bool, Refused>) -> String {
     }
 }
 
-/// A random value that other memory is unlikely to contain. It is not a secret. The endpoint's name distinguishes processes
-/// of cloned virtual machines, which may be equal in everything else, including random numbers.
+/// A random value that other memory is unlikely to contain. The value is not a secret. The endpoint's name
+/// distinguishes processes of cloned virtual machines, which may be equal in everything else, including random numbers.
 pub(crate) fn probe_value(endpoint: &[u8]) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one((std::process::id(), endpoint))

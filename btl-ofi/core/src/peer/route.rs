@@ -16,8 +16,8 @@
 //! announced (`peer::reach`). Equal names, boot ids and process ids prove nothing.
 //!
 //! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread, origins that map the
-//! memory, and the software of the providers concerned all change an element by one atomic instruction. So they exclude each
-//! other without a common lock.
+//! memory, and the software of the providers concerned all change an element by one atomic instruction. So they exclude
+//! each other without a common lock.
 
 /// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::liveness` change it:
 /// if CMA no longer reaches the peer's memory, or if the peer seems to be dead.
@@ -39,8 +39,8 @@ pub(crate) enum Transfers {
     Message = 5,
 }
 
-/// The executor of the atomics to a peer. It is fixed before the first atomic is posted, and stays while the peer is
-/// connected, so that atomics keep their order.
+/// The executor of the atomics to a peer. The executor is fixed before the first atomic is posted, and stays while the
+/// peer is connected, so that atomics keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Atomics {

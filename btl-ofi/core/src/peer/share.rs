@@ -1,10 +1,10 @@
 //! Shares: each of several contexts counts its operations to a peer in its own share.
 //!
-//! If threads counted at one place, the place's cache line would move between cores with each operation. So with several
-//! contexts each context has a share of every peer, on cache lines that no other context writes for each operation. A share
-//! consists of a [`Pair`] of outstanding counts behind the chunk of memory with the peer's endpoint (`peer::table`), and a slot
-//! of counters (`plugin_api::counters`). With one context, or if calls never overlap, there is one share, and the pair lies in
-//! the endpoint.
+//! If threads counted at one place, the place's cache line would move between cores with each operation. So with
+//! several contexts each context has a share of every peer, on cache lines that no other context writes for each
+//! operation. A share consists of a [`Pair`] of outstanding counts behind the chunk of memory with the peer's endpoint
+//! (`peer::table`), and a slot of counters (`plugin_api::counters`). With one context, or if calls never overlap, there
+//! is one share, and the pair lies in the endpoint.
 //!
 //! ```text
 //! chunk of endpoints        pairs of share 0          pairs of share 1
@@ -19,10 +19,10 @@ use plugin_api::counters;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Pair;
 
-/// Distance in bytes from a chunk of endpoints to the pairs of share 0. It is also the alignment of the chunk.
+/// Distance in bytes from a chunk of endpoints to the pairs of share 0. This distance is also the alignment of the chunk.
 pub(crate) const CHUNK: usize = 64 << 10;
-/// Distance in bytes from one share's pairs to the next share's. It exceeds the size of the pairs by two cache lines, so
-/// that the pairs of a peer do not all fall into one set of a processor's cache.
+/// Distance in bytes from one share's pairs to the next share's. The distance exceeds the size of the pairs by two
+/// cache lines, so that the pairs of a peer do not all fall into one set of a processor's cache.
 pub(crate) const PAIRS: usize = CHUNK / align_of::<Endpoint>() * size_of::<Pair>() + 128;
 
 /// The number of shares of a transport with `contexts` contexts. `threaded` says that calls may overlap.

@@ -1,9 +1,9 @@
 //! The table of all peers: the memory of endpoints, and the index from the host's process numbers.
 //!
-//! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own chunks: only
-//! they have the data for access to their process, and the failure detector checks only their processes. The [index](index)
-//! takes no memory for peers that are connected in the order of their numbers. So a million remote peers take 48 bytes each.
-//! With several contexts, the pairs of counters of each context follow a chunk (`peer::share`).
+//! Operations name endpoints by address, so endpoints lie in chunks that never move. Local peers have their own chunks:
+//! only they have the data for access to their process, and the failure detector checks only their processes. The
+//! [index](index) takes no memory for peers that are connected in the order of their numbers. So a million remote peers
+//! take 48 bytes each. With several contexts, the pairs of counters of each context follow a chunk (`peer::share`).
 
 mod index;
 
@@ -19,7 +19,7 @@ use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::reach::{Probe, Reach};
 use crate::peer::share;
 
-/// Number of endpoints in a chunk. It is large, so that the overhead per chunk is small. Unused endpoints are never
+/// Number of endpoints in a chunk. The number is large, so that the overhead per chunk is small. Unused endpoints are never
 /// written, so they take no memory.
 const CHUNK: usize = 1024;
 /// Set in the words of the index for local peers.
@@ -88,7 +88,7 @@ impl<T> Places<T> {
                 self.used - 1
             }
         };
-        // SAFETY: the place lies inside a chunk. It is unused: either new, or given back.
+        // SAFETY: the place lies inside a chunk. The place is unused: either new, or given back.
         unsafe { self.at(place)?.write(value) };
         Some(place)
     }
@@ -253,7 +253,7 @@ impl Endpoints {
         at(remote, local, word)
     }
 
-    /// Removes a peer. Its memory is reused unless `late` completions may still name it.
+    /// Removes a peer. The peer's memory is reused unless `late` completions may still name it.
     pub(crate) fn remove(&mut self, proc: u64, late: bool) {
         let Some(word) = self.word(proc) else {
             return;

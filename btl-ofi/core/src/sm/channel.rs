@@ -23,7 +23,7 @@ const RINGS_PER_POLL: usize = 16;
 pub(crate) struct Channel {
     server: Server,
     requesters: Vec<NonNull<Requester>>,
-    /// Requesters with outstanding operations or held slots. Its capacity covers all requesters, so it never
+    /// Requesters with outstanding operations or held slots. The list's capacity covers all requesters, so it never
     /// grows on the data path.
     active: Vec<NonNull<Requester>>,
     cursor: usize,

@@ -262,7 +262,7 @@ impl MappedRegions {
         });
     }
 
-    /// Removes regions that are no longer registered. Their memory is freed after the last process has
+    /// Removes regions that are no longer registered. The memory of these regions is freed after the last process has
     /// unmapped it.
     pub(crate) fn sweep(&self) {
         let now = self.sweeps.fetch_add(1, Ordering::Relaxed).wrapping_add(1);

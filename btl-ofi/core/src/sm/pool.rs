@@ -30,7 +30,7 @@ const RING: u32 = 2;
 const RING_BITS: u64 = (1 << 16) - 1;
 const TAKES: u32 = 32;
 
-/// Owner word of one block. It has a cache line of its own, because a ring writes the word for each burst of
+/// Owner word of one block. The word has a cache line of its own, because a ring writes the word for each burst of
 /// commands.
 #[repr(C, align(64))]
 pub(crate) struct Owner(AtomicU64);

@@ -54,7 +54,7 @@ const LINE: usize = 64;
 /// [`Use::Atomic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd)]
 enum Use {
-    /// An apply. Its results have another size than its operands ([`Requester::results`]).
+    /// An apply. The results of an apply have another size than its operands ([`Requester::results`]).
     Apply,
     /// An atomic.
     Atomic,
@@ -144,7 +144,7 @@ pub(crate) struct Requester {
     pub(crate) leaving: Option<ProcessId>,
     tuning: Tuning,
     pending: Box<[MaybeUninit<Pending>; SLOTS as usize]>,
-    /// Sizes of the results of applies in slots. They are stored separately, so that a record has 64 bytes.
+    /// Sizes of the results of applies in slots. The sizes are stored separately, so that a record has 64 bytes.
     results: [u16; SLOTS as usize],
     /// Transfers that only the responder can make. At least one of them has slots in use, unless there is no room
     /// for any.
@@ -420,7 +420,7 @@ impl Requester {
     }
 
     /// Frees the ring for another process if this [is possible](Self::may_be_given_back). Otherwise the ring stays taken
-    /// until it is reclaimed. Its block becomes free after the responder has answered.
+    /// until it is reclaimed. The ring's block becomes free after the responder has answered.
     pub(crate) fn give_back(mut self) {
         if self.may_be_given_back() {
             // All spent slots are revoked, so the responder no longer accesses the payload.

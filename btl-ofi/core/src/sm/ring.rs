@@ -19,9 +19,9 @@
 //! but answers it, because only an answer frees the slot for `p + n`. The requester therefore reads the command
 //! before it revokes (Release; the responder's Acquire pairs with it).
 //!
-//! The responder learns of a command in one of two ways. It *watches* the few rings that were used last: it polls the
-//! state of their next slots. All other rings ring the *doorbell* (`Bells`), one bit per ring, which the responder
-//! reads a word at a time. A locked write to the doorbell moves a contended cache line (some 70 of 250 ns per
+//! The responder learns of a command in one of two ways. The responder *watches* the few rings that were used last: it
+//! polls the state of their next slots. All other rings ring the *doorbell* (`Bells`), one bit per ring, which the
+//! responder reads a word at a time. A locked write to the doorbell moves a contended cache line (some 70 of 250 ns per
 //! operation), so the requester of a watched ring does not write it. This leaves two races:
 //!
 //! - The requester rings after it publishes, and the responder clears the bit before it polls the ring. If a command
@@ -232,7 +232,7 @@ impl Slot {
     }
 }
 
-/// Whether the responder watches a ring. The responder writes the word and the requester reads it. It has a cache
+/// Whether the responder watches a ring. The responder writes the word and the requester reads it. The word has a cache
 /// line of its own.
 #[repr(C, align(128))]
 pub(crate) struct Watch(AtomicU32);
@@ -264,7 +264,7 @@ impl Watch {
 #[repr(C, align(128))]
 pub(crate) struct Bells {
     words: [AtomicU64; WORDS],
-    /// Number of words that may have a bit set. It rarely changes and has a cache line of its own.
+    /// Number of words that may have a bit set. The number rarely changes and has a cache line of its own.
     used: Used,
 }
 

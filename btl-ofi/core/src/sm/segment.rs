@@ -8,19 +8,19 @@
 //! peer is fixed once (`engine::commands`).
 //!
 //! The segment is a `memfd`: it has no name in `/dev/shm`, so a killed process leaves no orphaned segment. Peers open
-//! it through `/proc/<pid>/fd/<n>`, which needs the same permission as cross-memory attach. They recognise it by its
-//! nonce, the value that its owner also announces as its probe. A seal forbids shrinking, because access beyond the
-//! end of a file kills the peer (SIGBUS). For the same reason `fallocate` allocates pages before their first use: a
+//! it through `/proc/<pid>/fd/<n>`, which needs the same permission as cross-memory attach. Peers recognise the segment
+//! by its nonce, the value that its owner also announces as its probe. A seal forbids shrinking, because access beyond
+//! the end of a file kills the peer (SIGBUS). For the same reason `fallocate` allocates pages before their first use: a
 //! shortage of memory is then the error of a call.
 //!
 //! The file is sparse: an unclaimed ring takes no memory, a claimed ring 12 KiB. Data that does not fit in a command
-//! lies in a *block* of a pool that all requesters share (`pool`): 64 KiB per block, 4 MiB together. Each ring also
-//! has a payload of its own, so an atomic waits only for its responder and never for another requester. The own
-//! payload is 3.9 KiB, the rest of the ring's pages. It grows by up to 16 KiB when a longer vector finds every block
+//! lies in a *block* of a pool that all requesters share (`pool`): 64 KiB per block, 4 MiB together. Each ring also has
+//! a payload of its own, so an atomic waits only for its responder and never for another requester. The own payload is
+//! 3.9 KiB, the rest of the ring's pages. The payload grows by up to 16 KiB when a longer vector finds every block
 //! busy.
 //!
-//! After a fork the child shares the mapping, like the provider's mappings. It forgets the segment (`core::fork`), so neither
-//! its calls nor its exit or exec access the segment.
+//! After a fork the child shares the mapping, like the provider's mappings. The child forgets the segment
+//! (`core::fork`), so neither its calls nor its exit or exec access the segment.
 
 use std::fs::File;
 use std::mem::offset_of;
@@ -39,7 +39,7 @@ use crate::sm::ring::{Bells, RINGS, Slot, Watch};
 
 /// Maximum outstanding commands of one requester.
 pub(crate) const SLOTS: u32 = 128;
-/// Size in bytes of a block. It holds operands and results of vectors and transfers of more than one word.
+/// Size in bytes of a block. A block holds operands and results of vectors and transfers of more than one word.
 pub(crate) const PAYLOAD: usize = 64 * 1024;
 /// Size in bytes of the largest operation. A block holds several.
 pub(crate) const LARGEST: usize = PAYLOAD / 4;

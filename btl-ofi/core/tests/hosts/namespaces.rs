@@ -116,7 +116,7 @@ impl Host {
         host
     }
 
-    /// Joins two hosts by a link. Their addresses on the link are 10.99.0.1 and 10.99.0.2.
+    /// Joins two hosts by a link. The hosts' addresses on the link are 10.99.0.1 and 10.99.0.2.
     pub(crate) fn join(&self, other: &Host) {
         self.wire(other, LINK);
         for (host, number) in [(self, 1), (other, 2)] {
@@ -239,7 +239,7 @@ fn deliver(from: impl std::io::Read, tell: &[Sender<String>]) {
     }
 }
 
-/// The program of a host's first process. It does not return.
+/// The program of a host's first process. This function does not return.
 pub(crate) fn serve_as_host() {
     let name = std::env::var(NAME).expect("started by a test, as its host");
     if std::env::var_os(SHARED).is_none() {

@@ -76,7 +76,7 @@ fn equal_process_ids() {
     }
 }
 
-/// A process announces the node of another process, as in a clone of a virtual machine. Its process id belongs to
+/// A process announces the node of another process, as in a clone of a virtual machine. The announced process id belongs to
 /// another process on that node, or to no process. The origin uses messages for this peer, and does not infer the
 /// peer's death from that process id.
 #[test]

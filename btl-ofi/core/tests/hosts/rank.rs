@@ -93,7 +93,7 @@ pub(crate) struct Rank {
     pub(crate) begun: Option<&'static [u8]>,
 }
 
-/// The rank's side of a test. It does not return.
+/// The rank's side of a test. This function does not return.
 pub(crate) fn serve_as_rank() {
     let (tell, hear) = mpsc::channel();
     std::thread::spawn(move || {

@@ -32,7 +32,7 @@ pub(super) unsafe extern "C" fn note(
     outcome.calls.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Outcomes of judged operations. They are kept until the transport is closed, because a second
+/// Outcomes of judged operations. The outcomes are kept until the transport is closed, because a second
 /// callback may come at any time before.
 #[derive(Default)]
 pub(crate) struct Kept(Vec<Judged>);

@@ -113,7 +113,7 @@ fn a_full_ring_turns_away() {
     assert!(window[1..].iter().all(|&w| w == 16));
 }
 
-/// More initiators than the bell's first word has bits, and than the target watches. They release
+/// More initiators than the bell's first word has bits, and than the target watches. These initiators release
 /// their rings, and other initiators take them.
 #[test]
 fn many_initiators() {

@@ -146,7 +146,7 @@ fn doomed_process() {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// A process dies while it uses all blocks. Its posted operations are executed. Others continue immediately,
+/// A process dies while it uses all blocks. The operations that it posted are executed. Others continue immediately,
 /// and use the blocks again once the target needs no data in them.
 #[test]
 fn blocks_of_the_dead_are_used_again() {

@@ -135,8 +135,8 @@ fn callbacks_post() {
     });
 }
 
-/// A peer, which knows this process or not, is released while it does not answer. Its outstanding operations are
-/// reported, and its late answers do no harm, even those that it has not sent yet. The peer is connected again
+/// A peer, which knows this process or not, is released while it does not answer. The outstanding operations to the
+/// peer are reported, and its late answers do no harm, even those that it has not sent yet. The peer is connected again
 /// afterwards.
 fn released(known: bool) {
     let a = opened(&shape("256", "seed=1"), ThreadLevel::Single, &[]);

@@ -235,7 +235,7 @@ fn clock(id: libc::clockid_t) -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a local that the call may write. It cannot fail for these clocks.
+    // SAFETY: `now` is a local that the call may write. The call cannot fail for these clocks.
     unsafe { libc::clock_gettime(id, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -261,7 +261,7 @@ fn block_signals() -> io::Result<()> {
     }
 }
 
-/// Creates a new file that only this user may read. It never follows a link.
+/// Creates a new file that only this user may read. The call never follows a link.
 fn create(name: &Path, host: &str) -> io::Result<(PathBuf, File)> {
     let (mut options, process) = (OpenOptions::new(), std::process::id());
     options.write(true).create_new(true).mode(0o600);

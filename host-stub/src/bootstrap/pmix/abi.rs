@@ -40,7 +40,7 @@ pub(super) const LOCAL_PEERS: &str = "pmix.lpeers";
 pub(super) const HOSTNAME: &str = "pmix.hname";
 /// Attribute of a rank: the number of its node, 32 bits.
 pub(super) const NODEID: &str = "pmix.nodeid";
-/// Makes a get ask the owner's server instead of returning values that were read before. It exists
+/// Makes a get ask the owner's server instead of returning values that were read before. This directive exists
 /// since 4.0.
 pub(super) const GET_REFRESH_CACHE: &str = "pmix.get.refresh";
 /// Makes a fence bring published values to every node.
@@ -154,7 +154,7 @@ pub(super) type Get =
     unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> Status;
 /// `PMIx_Abort`.
 pub(super) type Abort = unsafe extern "C" fn(c_int, *const c_char, *mut Proc, usize) -> Status;
-/// `PMIx_Get_version`. It returns a constant text.
+/// `PMIx_Get_version`. The function returns a constant text.
 pub(super) type GetVersion = unsafe extern "C" fn() -> *const c_char;
 /// `PMIx_Error_string`.
 pub(super) type ErrorString = unsafe extern "C" fn(Status) -> *const c_char;

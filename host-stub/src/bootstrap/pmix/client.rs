@@ -1,4 +1,4 @@
-//! libpmix, opened at run time. Its calls have lengths and errors as Rust types.
+//! libpmix, opened at run time. The calls here have lengths and errors as Rust types.
 //!
 //! Only this file calls the library.
 
@@ -297,7 +297,7 @@ unsafe extern "C" fn done(status: abi::Status, shared: *mut c_void) {
     outcome.ended.store(true, Ordering::Release);
 }
 
-/// A terminated text. It ends at the first zero byte.
+/// A terminated text. The text ends at the first zero byte.
 fn text(text: &str) -> CString {
     let bytes = text.bytes().take_while(|byte| *byte != 0);
     CString::new(bytes.collect::<Vec<u8>>()).unwrap_or_default()

@@ -30,7 +30,7 @@ const SHORT_ROUNDS: usize = 4;
 /// never do so.
 const STALE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Encodes a value. Its length is at least the length that its key requires.
+/// Encodes a value. The encoded length is at least the length that its key requires.
 fn encode(round: u64, total: usize, piece: &[u8], length: usize) -> Vec<u8> {
     let mut value = Vec::with_capacity(length);
     value.extend_from_slice(&round.to_le_bytes());

@@ -1,8 +1,8 @@
 //! A rank of a job that `mpirun`, `prterun`, `srun` or another launcher with a PMIx server started.
 //!
-//! libpmix is not linked. It is opened when the environment names such a launcher. `abi` and `client` are its interface, and
-//! `quirks` lists differences among its versions and among servers; `exchange` and `published` use it to implement a
-//! [`Bootstrap`].
+//! libpmix is not linked. The library is opened when the environment names such a launcher. `abi` and `client` are its
+//! interface, and `quirks` lists differences among its versions and among servers; `exchange` and `published` use it to
+//! implement a [`Bootstrap`].
 
 mod abi;
 mod client;
@@ -60,7 +60,7 @@ pub struct Pmix {
     job: String,
     nodes: Vec<u32>,
     /// Taken for a whole fence or exchange. An exchange makes progress, which may run another task of the
-    /// same thread. It is taken before `own` and `others`, which are never held during progress.
+    /// same thread. This lock is taken before `own` and `others`, which are never held during progress.
     exchange: Turns<Exchange>,
     own: Mutex<Own>,
     others: Mutex<Others>,

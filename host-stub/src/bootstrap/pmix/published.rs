@@ -38,7 +38,7 @@ pub(super) struct Own {
     generation: u64,
     /// Size of the published items in bytes.
     length: u64,
-    /// Number of calls of `publish`, including calls that put nothing. It is the same on every
+    /// Number of calls of `publish`, including calls that put nothing. The number is the same on every
     /// rank.
     fences: u64,
 }

@@ -11,7 +11,7 @@ mod error;
 use codec::{Reader, Writer};
 pub use error::ProtocolError;
 
-/// First field of the first message. It distinguishes a rank from a stray client.
+/// First field of the first message. The field distinguishes a rank from a stray client.
 const MAGIC: u64 = u64::from_le_bytes(*b"HSTBRANK");
 
 /// Increases with every change of the messages.

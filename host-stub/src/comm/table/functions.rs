@@ -9,11 +9,11 @@ use super::request::CollRequest;
 use super::staged::{give_back, lose};
 use crate::comm::{Comm, CommResult};
 
-/// A blocking entry. It receives the table in which it was set, the communicator, and checked
+/// A blocking entry. The function receives the table in which it was set, the communicator, and checked
 /// arguments, whose buffers are valid for the collective.
 pub type Blocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<()>;
 
-/// A nonblocking entry. It is like [`Blocking`], with buffers that are valid until the request is
+/// A nonblocking entry. The function is like [`Blocking`], with buffers that are valid until the request is
 /// complete.
 pub type Nonblocking = unsafe fn(&CollTable, &Comm, &CollArgs<'_>) -> CommResult<CollRequest>;
 

@@ -23,7 +23,7 @@ struct State {
     outcome: Option<CommResult<()>>,
 }
 
-/// A collective that a layer runs. It counts as in progress until it has ended.
+/// A collective that a layer runs. The collective counts as in progress until it has ended.
 pub(crate) struct Run {
     scope: Arc<Scope>,
     state: Mutex<State>,
@@ -70,7 +70,7 @@ impl Run {
         true
     }
 
-    /// The outcome of an ended collective. It is returned once; later calls return success.
+    /// The outcome of an ended collective. The outcome is returned once; later calls return success.
     pub(super) fn outcome(&self) -> CommResult<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let (pending, outcome) = (state.pending.take(), state.outcome.take());

@@ -13,7 +13,7 @@ enum Work {
     Layer(Arc<Run>),
 }
 
-/// A collective in progress. Its buffers belong to it until [`test`](Self::test) or
+/// A collective in progress. The collective's buffers belong to it until [`test`](Self::test) or
 /// [`wait`](Self::wait) returns that it is complete. Dropping it waits.
 #[must_use = "a request that is dropped at once waits for its collective"]
 pub struct CollRequest {

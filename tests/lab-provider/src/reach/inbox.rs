@@ -1,5 +1,5 @@
 //! Requests of other processes for this process's device memory, which only this process can
-//! access. They are served when one of its queues is read, or by a thread under automatic progress.
+//! access. Requests are served when one of this process's queues is read, or by a thread under automatic progress.
 //!
 //! A request lies in one of a few slots, at an address that peers know. A peer takes a free slot
 //! under the node's lock, fills it, and checks for the answer at each read of its queue.

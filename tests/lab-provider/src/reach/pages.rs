@@ -3,7 +3,7 @@
 //! If memory is unmapped and mapped anew at the same address, it has other frames, which such a device
 //! would not access; this reveals a registration that outlived its memory.
 //!
-//! The kernel shows frames only to processes with CAP_SYS_ADMIN. It also changes the frame of a page
+//! The kernel shows frames only to processes with CAP_SYS_ADMIN. The kernel also changes the frame of a page
 //! when it moves memory, or when a process that forked writes to the page; tests with this setting do
 //! not fork.
 

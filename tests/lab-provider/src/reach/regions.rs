@@ -1,4 +1,4 @@
-//! The list of regions that this process exposes. Its address is known to peers, which look up keys
+//! The list of regions that this process exposes. The list's address is known to peers, which look up keys
 //! without any action of this process.
 
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -45,7 +45,7 @@ pub(crate) fn allocate(file: impl AsFd, from: u64, length: u64) -> Result<(), Ca
     fallocate(file, 0, from, length)
 }
 
-/// Frees the pages of `length` bytes at `from`. They then read as zeros, and the file keeps its size.
+/// Frees the pages of `length` bytes at `from`. The freed pages then read as zeros, and the file keeps its size.
 pub(crate) fn punch_hole(file: impl AsFd, from: u64, length: u64) -> Result<(), CallError> {
     let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
     fallocate(file, mode, from, length)

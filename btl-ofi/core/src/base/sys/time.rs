@@ -12,7 +12,7 @@ pub(crate) fn monotonic() -> u64 {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // SAFETY: `now` is a local that the call may write. It cannot fail for this clock.
+    // SAFETY: `now` is a local that the call may write. The call cannot fail for this clock.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

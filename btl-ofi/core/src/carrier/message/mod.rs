@@ -1,5 +1,5 @@
-//! Operations by messages between processors (`fabric::msg`). Messages belong to the first context. Its lock guards them, and its
-//! queue completes them.
+//! Operations by messages between processors (`fabric::msg`). Messages belong to the first context. The context's lock
+//! guards messages, and its queue completes them.
 
 mod abandon;
 mod heartbeat;

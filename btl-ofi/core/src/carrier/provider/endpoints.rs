@@ -18,7 +18,8 @@ impl Core {
     /// endpoints: it may then still access their buffers. Operations on device memory end with their parts and copies
     /// (`fail_staged`). Also ends all unconfirmed puts.
     ///
-    /// `is_staged` recognizes operations on device memory. It is called for records in use, under the lock of their pool.
+    /// `is_staged` recognizes operations on device memory. `is_staged` is called for records in use, under the lock of
+    /// their pool.
     pub(crate) fn report_outstanding(
         &self,
         endpoint: NonNull<Endpoint>,
@@ -109,9 +110,9 @@ impl Core {
         Some(self.close_endpoints(&mut guards))
     }
 
-    /// Closes this transport, which is a rail of another transport: the provider then no longer accesses memory. Its
-    /// operations end as failed. Returns false if the provider refused. It may then still access memory, and outstanding
-    /// operations stay outstanding.
+    /// Closes this transport, which is a rail of another transport: the provider then no longer accesses memory. The
+    /// operations of this transport end as failed. Returns false if the provider refused. The provider may then still
+    /// access memory, and outstanding operations stay outstanding.
     #[cold]
     pub(crate) fn close_rail(&self, why: &str) -> bool {
         let _reporting = Reporting::begin(&self.failures);

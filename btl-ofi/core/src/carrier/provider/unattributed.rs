@@ -52,7 +52,7 @@ impl Core {
         let recorded: Vec<(usize, Tag)> = finished.iter().map(|(i, f)| (*i, f.tag)).collect();
         let mut suspects: Vec<_> = recorded.iter().map(|(_, tag)| tag.endpoint()).collect();
         let recorded = [recorded, kept].concat();
-        // The remaining operations are untracked. Their counts are lowered here, because no record
+        // The remaining operations are untracked. The counts of untracked operations are lowered here, because no record
         // accounts for them.
         let mut lost = Vec::new();
         {

@@ -83,8 +83,8 @@ impl Core {
         }
     }
 
-    /// Ends a poll that executed commands of peers and found no answer. It counts as successful, because the next commands
-    /// will probably arrive soon.
+    /// Ends a poll that executed commands of peers and found no answer. Such a poll counts as successful, because the
+    /// next commands will probably arrive soon.
     #[inline(never)]
     fn only_served(&self, context: &Context, mut state: Guard<'_, State>) -> usize {
         if let Some(channel) = &mut state.channel {

@@ -3,7 +3,7 @@
 //! A CMA put or get costs a system call, most of it independent of the size: 0.5 to 1.3 us for a word. A target
 //! that makes progress executes the same transfer in a fraction of that time, once it finds the command in its
 //! ring. A target that computes makes no progress, but CMA does not need it to. So a small put or get is first
-//! posted to the target's ring, the one that atomics use. It is *revoked* if no answer comes for about as long
+//! posted to the target's ring, the one that atomics use. The transfer is *revoked* if no answer comes for about as long
 //! as CMA would have taken (`Requester::collect`, in any poll of this process), and then made by CMA. A
 //! compare-and-swap on the slot (`sm::ring`) decides between target and requester, so the transfer is made
 //! once. After a revocation the next transfers use CMA directly, with a growing backoff, until the target

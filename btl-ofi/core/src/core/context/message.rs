@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use libfabric_sys as ffi;
 
 /// Reusable messages for puts and updates. Each call sets only the fields that differ from the previous
-/// message. Used under the context's lock. It is on the heap, because the messages point to their own
+/// message. Used under the context's lock. This structure is on the heap, because the messages point to their own
 /// fields.
 pub(crate) struct Message(NonNull<Parts>);
 
@@ -52,7 +52,8 @@ impl Update {
         (datatype, op): (ffi::fi_datatype, ffi::fi_op),
         context: *mut c_void,
     ) -> *const ffi::fi_msg_atomic {
-        // SAFETY: the caller guarantees that the place is valid. No reference is made to it, because the message has pointers to it.
+        // SAFETY: the caller guarantees that the place is valid. No reference is made to it, because the message has
+        // pointers to it.
         unsafe {
             (*update).operands.addr = operands;
             (*update).target.addr = address;

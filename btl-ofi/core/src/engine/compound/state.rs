@@ -48,7 +48,7 @@ pub(crate) enum Next {
     End(Status),
 }
 
-/// A compound operation in progress. Its parts refer to it by its address.
+/// A compound operation in progress. The parts refer to the operation by its address.
 pub(crate) struct Compound {
     /// The operation record, with the caller's completion, in the pool of `context`.
     pub(super) record: NonNull<Record>,

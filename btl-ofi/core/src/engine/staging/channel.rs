@@ -1,8 +1,8 @@
-//! The origin's side of one target's mailbox. It takes a lane when there are requests, keeps up to [`SLOTS`]
+//! The origin's side of one target's mailbox. The origin's side takes a lane when there are requests, keeps up to [`SLOTS`]
 //! requests in progress in it, and returns the lane when no requests are left.
 //!
-//! This file has the states of the lane; `waiting` has operations and fragments without a request, `jobs` and `replies` have
-//! the requests, and `failed` has requests whose data cannot be moved.
+//! This file has the states of the lane; `waiting` has operations and fragments without a request, `jobs` and `replies`
+//! have the requests, and `failed` has requests whose data cannot be moved.
 
 mod failed;
 mod jobs;
@@ -28,7 +28,7 @@ use crate::peer::endpoint::Endpoint;
 /// requests carry 8 or 16 MiB of data, so the cost of taking a lane is negligible.
 const TURN: usize = 64;
 
-/// Memory of a channel that the provider reads and writes. It never moves, and is freed after the provider.
+/// Memory of a channel that the provider reads and writes. The memory never moves, and is freed after the provider.
 struct Buffers {
     header: [u64; 8],
     /// Value read from, or to be written to, the owner word.
@@ -78,7 +78,7 @@ pub(super) struct Channel {
     turn: usize,
     waiting: Waiting,
     jobs: [Option<Job>; SLOTS],
-    /// Jobs whose results are copied to the device. They need neither a slot nor the lane.
+    /// Jobs whose results are copied to the device. These jobs need neither a slot nor the lane.
     writing: Vec<Job>,
     polling: bool,
     /// Whether this channel is included in `Hmem::awake`.

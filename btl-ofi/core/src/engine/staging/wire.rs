@@ -1,4 +1,4 @@
-//! Transfers of host memory for operations on device memory. They are the transport's own puts, gets and
+//! Transfers of host memory for operations on device memory. These transfers are the transport's own puts, gets and
 //! atomics, with a completion flag.
 
 use std::ffi::c_void;

@@ -4,7 +4,7 @@ use crate::fabric::atomic_table::AtomicTable;
 use crate::fabric::policy::Policy;
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
-/// Number of rows and of columns. It exceeds the number of types and of operations.
+/// Number of rows and of columns. This number exceeds the number of types and of operations.
 const CODES: usize = 16;
 
 /// The fast path's support of one type and operation.

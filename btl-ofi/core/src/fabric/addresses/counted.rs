@@ -1,8 +1,8 @@
 //! The uses of each entry of an address vector.
 //!
-//! Most providers number their entries from a first address on, with small gaps. Such an entry takes 12 bytes for its count
-//! and key, and about 10 bytes in a table by names. Its name is read back from the provider. Entries of other providers are
-//! kept with their names.
+//! Most providers number their entries from a first address on, with small gaps. Such an entry takes 12 bytes for its
+//! count and key, and about 10 bytes in a table by names. The name of an entry is read back from the provider. Entries
+//! of other providers are kept with their names.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};

@@ -219,8 +219,9 @@ impl Batch {
         }
     }
 
-    /// Adds a put and a notification; the two together have room. They are one operation, which ends with the
-    /// notification's answer. The caller must then call [`count`](Self::count) or [`expect`](Self::expect).
+    /// Adds a put and a notification; the two together have room. The put and the notification are one operation, which
+    /// ends with the notification's answer. The caller must then call [`count`](Self::count) or
+    /// [`expect`](Self::expect).
     ///
     /// # Safety
     /// The operands of the put are readable, and `form` is the form of the put. The notification has one word by value.

@@ -15,8 +15,8 @@ use crate::peer::endpoint::Endpoint;
 /// is still in its buffer.
 type Sends<'a> = (&'a mut Inbox, Option<NonNull<Endpoint>>, Option<Buffer>);
 
-/// Checks all entries of a batch, which begin at word `first`. Nothing is executed before all entries are checked. Its
-/// answer may have `most_answered` words.
+/// Checks all entries of a batch, which begin at word `first`. Nothing is executed before all entries are checked. The
+/// batch's answer may have `most_answered` words.
 pub(super) fn check(
     header: &Header,
     (words, first): (&[u64], usize),
@@ -142,8 +142,8 @@ pub(super) fn execute(
     header.write(key, answer);
 }
 
-/// Executes the next puts to the region of the entry before them. Most commands in messages are such puts, and this path looks
-/// their region up only once.
+/// Executes the next puts to the region of the entry before them. Most commands in messages are such puts, and this
+/// path looks their region up only once.
 #[inline]
 fn put_all(
     responder: &mut Responder,

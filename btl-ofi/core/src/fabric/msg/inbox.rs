@@ -36,7 +36,7 @@ struct Sent {
 pub(crate) struct Arrived {
     sends: Vec<Sent>,
     bytes: Vec<u64>,
-    /// Receives whose buffers hold sends. They are posted again after the host has taken these
+    /// Receives whose buffers hold sends. These receives are posted again after the host has taken these
     /// sends.
     kept: Vec<u32>,
 }
@@ -217,8 +217,8 @@ impl Inbox {
         self.peers.insert(address, endpoint);
     }
 
-    /// Removes a peer that is released. Its waiting sends become sends of an unconnected process. Sends that a thread is
-    /// passing to the host still name the endpoint, so the endpoint's memory is not reused meanwhile
+    /// Removes a peer that is released. The peer's waiting sends become sends of an unconnected process. Sends that a
+    /// thread is passing to the host still name the endpoint, so the endpoint's memory is not reused meanwhile
     /// (`Transport::disconnect`).
     pub(super) fn disconnect(&mut self, address: fi_addr_t, endpoint: NonNull<Endpoint>) {
         self.changes += 1;

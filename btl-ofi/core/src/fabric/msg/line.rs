@@ -1,4 +1,4 @@
-//! A line: the origin's side of the messages to one target. It adds commands to a batch and sends batches in order.
+//! A line: the origin's side of the messages to one target. A line adds commands to a batch and sends batches in order.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

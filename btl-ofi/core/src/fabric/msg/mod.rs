@@ -26,7 +26,7 @@
 //! address. Every message to the process begins with the key; other messages are ignored. The provider reports the
 //! length of a message.
 //!
-//! **Sends.** The host's own messages (two-sided) travel in the same batches. Their bytes are copied into a batch, so no
+//! **Sends.** The host's own messages (two-sided) travel in the same batches. The bytes of sends are copied into a batch, so no
 //! operation waits for them. Most batches that hold only sends get no answer: the answer to a later batch, or a receipt,
 //! covers them. At the target they go to the [inbox](inbox), and progress passes them to the host without the lock.
 //!
@@ -121,8 +121,8 @@ pub(crate) struct Messages {
     has_met_strangers: bool,
 }
 
-// SAFETY: the pointers are the provider's objects and the endpoints of peers, and are tied to no thread. They are used
-// only under the context's lock.
+// SAFETY: the pointers are the provider's objects and the endpoints of peers, and are tied to no thread. These pointers
+// are used only under the context's lock.
 unsafe impl Send for Messages {}
 
 impl Messages {
@@ -202,9 +202,9 @@ impl Messages {
         unsafe { self.origin.batch(&self.port, endpoint, form) }
     }
 
-    /// Adds a put and, behind it in the same batch, a notification: an update with one word by value. They are one
-    /// operation, and the caller must then call [`Batch::count`] or [`Batch::expect`]. Otherwise the same as
-    /// [`batch`](Self::batch).
+    /// Adds a put and, behind it in the same batch, a notification: an update with one word by value. The put and the
+    /// notification are one operation, and the caller must then call [`Batch::count`] or [`Batch::expect`]. Otherwise
+    /// the same as [`batch`](Self::batch).
     ///
     /// # Safety
     /// The conditions of [`batch`](Self::batch); the operands of the put are readable, and `form` is its form.

@@ -30,9 +30,9 @@ use crate::peer::endpoint::Endpoint;
 /// Maximum number of origins at a time. This exceeds the ranks of any job, and each rank has one line.
 const MOST_CLIENTS: usize = 1 << 20;
 
-/// An origin that sends batches here. It is kept until its farewell. If no farewell arrives (the origin died, or its
-/// provider could not send it), it is kept until the transport closes: some hundred bytes, an entry of the address vector,
-/// and its parked answers (at most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
+/// An origin that sends batches here. The origin's state is kept until its farewell. If no farewell arrives (the origin
+/// died, or its provider could not send it), it is kept until the transport closes: some hundred bytes, an entry of the
+/// address vector, and its parked answers (at most [`MOST_DUE`](crate::fabric::msg::line::MOST_DUE)).
 pub(super) struct Client {
     pub(super) address: fi_addr_t,
     /// The origin's key: the first word of every message to it.

@@ -1,19 +1,19 @@
 //! The format of messages between two transports.
 //!
-//! A message is a sequence of 64-bit words in the byte order of the machine, which is the same for all processes of a job.
-//! It begins with a [`Header`]. The header's first word is the key of the receiver, which the receiver published with its
-//! address. A sender without this key is no process of the job, and the rest of its message is not read. A *batch* carries
-//! commands to a target. In its first batch, an origin sends its own key and the address of its endpoint behind the header.
-//! Then the entries follow. An *answer* covers one batch. Behind its header come the failed entries, one word each (number,
-//! status), and then the results of all successful entries that have results, in order. A *receipt* reports a target's
-//! progress with a line.
+//! A message is a sequence of 64-bit words in the byte order of the machine, which is the same for all processes of a
+//! job. A message begins with a [`Header`]. The header's first word is the key of the receiver, which the receiver
+//! published with its address. A sender without this key is no process of the job, and the rest of its message is not
+//! read. A *batch* carries commands to a target. In its first batch, an origin sends its own key and the address of its
+//! endpoint behind the header. Then the entries follow. An *answer* covers one batch. Behind its header come the failed
+//! entries, one word each (number, status), and then the results of all successful entries that have results, in order.
+//! A *receipt* reports a target's progress with a line.
 //!
-//! The words of an entry are: code and count (one word); address, key and cookie of the region, unless the region is that of
-//! the previous entry ([`SAME_REGION`]); for a compare-and-swap, the value to compare with; and the operands, padded to whole
-//! words. A send names no region and has its tag in place of the address. An apply has the bytes of its operands and results in
-//! place of the count (`op::apply`). A notification has one operand, which the target adds to the counter at its address. If
-//! the previous entry failed, the notification fails with the same status, and the answer names only the notification as
-//! failed.
+//! The words of an entry are: code and count (one word); address, key and cookie of the region, unless the region is
+//! that of the previous entry ([`SAME_REGION`]); for a compare-and-swap, the value to compare with; and the operands,
+//! padded to whole words. A send names no region and has its tag in place of the address. An apply has the bytes of its
+//! operands and results in place of the count (`op::apply`). A notification has one operand, which the target adds to
+//! the counter at its address. If the previous entry failed, the notification fails with the same status, and the
+//! answer names only the notification as failed.
 //!
 //! All of these bytes come from another process, so [`Entries`] checks each length before it is used.
 
@@ -31,11 +31,13 @@ pub(crate) const LARGEST: usize = 12 * 1024;
 /// The ratio between the largest get and the largest put, and the bytes of the largest get.
 pub(crate) const GETS_OVER_PUTS: usize = 4;
 pub(super) const LARGEST_GET: usize = GETS_OVER_PUTS * LARGEST;
-/// Words of the longest batch if messages of several packets cost more. It holds a header, the longest address of an
-/// endpoint, and one largest command. With its own header, rxm sends up to 16 KiB as one packet, which costs the least.
+/// Words of the longest batch if messages of several packets cost more. This batch holds a header, the longest address
+/// of an endpoint, and one largest command. With its own header, rxm sends up to 16 KiB as one packet, which costs the
+/// least.
 pub(crate) const MOST_WORDS: usize = 2000;
-/// Words of the longest answer otherwise. It holds a header, three gets of 16 KiB or one largest get, and for each get one
-/// word that names it if it fails. Batches are then of the same length: four largest commands in one message.
+/// Words of the longest answer otherwise. This answer holds a header, three gets of 16 KiB or one largest get, and for
+/// each get one word that names it if it fails. Batches are then of the same length: four largest commands in one
+/// message.
 pub(crate) const MOST_ANSWER: usize =
     Header::WORDS + LARGEST_GET / 8 + GETS_OVER_PUTS * LONGEST_ENTRY;
 /// Words of the longest batch of large commands: two packets of loopback, as the window counts them.
@@ -58,7 +60,7 @@ const _: () = assert!(MOST_WORDS <= MOST_ANSWER && MOST_ANSWER <= LONG_BATCH);
 const _: () = assert!(LONG_BATCH <= LONG_WORDS);
 /// Words of an entry without its operands.
 const LONGEST_ENTRY: usize = 5;
-/// Words of an entry that name its region. They are absent if the previous entry has the same
+/// Words of an entry that name its region. These words are absent if the previous entry has the same
 /// region.
 pub(crate) const REGION_WORDS: usize = 2;
 
@@ -137,8 +139,8 @@ impl Header {
         words[5] = pair(length, self.results);
     }
 
-    /// Reads the header of a received message of `bytes` bytes, which must carry this process's `key`. Returns the header and
-    /// the message's words. Bytes that an earlier message left in the buffer are not read.
+    /// Reads the header of a received message of `bytes` bytes, which must carry this process's `key`. Returns the
+    /// header and the message's words. Bytes that an earlier message left in the buffer are not read.
     pub(super) fn read(
         buffer: &mut [u64],
         bytes: usize,
@@ -264,8 +266,8 @@ impl Form {
         results: 0,
     };
 
-    /// The form of a put together with the notification behind it, as if both were one command. Its result is the word
-    /// that names the notification if it fails.
+    /// The form of a put together with the notification behind it, as if both were one command. The result of this
+    /// command is the word that names the notification if it fails.
     pub(super) fn with_notice(self) -> Form {
         Form {
             operands: self.operands + Form::NOTICE.words(),

@@ -141,7 +141,7 @@ fn keep(ordinal: i32, context: CUcontext) {
     }
 }
 
-/// Removes a place in which a call failed. Its context may have been destroyed, and a new context may get
+/// Removes a place in which a call failed. The context of this place may have been destroyed, and a new context may get
 /// its address.
 pub(super) fn remove(place: Place) {
     let mut known = known();
@@ -198,7 +198,7 @@ fn new_stream() -> Option<CUstream> {
     done("cuStreamCreate", result).then_some(stream)
 }
 
-/// A context that stays current on this thread while this value lives. It is not `Send`, because a context is
+/// A context that stays current on this thread while this value lives. The value is not `Send`, because a context is
 /// current on one thread.
 pub(super) struct Current(PhantomData<*const ()>);
 

@@ -20,7 +20,7 @@ impl UnderWay {
     /// this is not possible. A copy with a wait then either works or reports the error.
     ///
     /// # Safety
-    /// Until [`stand`](Self::stand) returns an answer, `host` has `n` bytes that nothing else uses. They are
+    /// Until [`stand`](Self::stand) returns an answer, `host` has `n` bytes that nothing else uses. These bytes are
     /// readable or, for a copy out of a device, writable.
     pub(crate) unsafe fn start(
         direction: Direction,

@@ -3,8 +3,8 @@
 
 use super::{Element, Elements, Places, Row, each};
 
-/// Number of contiguous elements that are changed together. It is one of the shortest vectors of the smallest elements, and
-/// few enough of the largest elements for the processor's registers.
+/// Number of contiguous elements that are changed together. This number is one of the shortest vectors of the smallest
+/// elements, and few enough of the largest elements for the processor's registers.
 const TOGETHER: usize = 16;
 
 /// Replaces each element by the result of `f` on it and its operand, if `f` returns a value.

@@ -1,6 +1,6 @@
-//! Several elements of a vector by one atomic instruction: compare-and-swap of 16 bytes costs little more than that of one element,
-//! and what an atomic instruction costs is nearly all that a long vector costs. Each element still changes atomically, also among
-//! atomics on it alone: the processor locks the memory that both touch.
+//! Several elements of a vector by one atomic instruction: compare-and-swap of 16 bytes costs little more than that of
+//! one element, and what an atomic instruction costs is nearly all that a long vector costs. Each element still changes
+//! atomically, also among atomics on it alone: the processor locks the memory that both touch.
 
 use super::Elements;
 
@@ -84,7 +84,7 @@ pub(super) unsafe fn change<T: Copy>(e: &Elements, count: usize, f: impl Fn(T, T
     }
 }
 
-/// The content of a block. Its halves may be read at different times; the [swap](swap_if) compares both.
+/// The content of a block. The halves of the block may be read at different times; the [swap](swap_if) compares both.
 ///
 /// # Safety
 /// `at` may be read.

@@ -1,8 +1,8 @@
 //! The index of peers: from the host's process numbers to the places of endpoints.
 //!
-//! Hosts number their processes from 0 and connect them in this order, so numbers and places follow each other in long *runs*,
-//! which take no memory for each peer. A number outside of all runs has a word in a hash table. A run may name a place that
-//! another peer uses now, so the caller compares the number stored at the place.
+//! Hosts number their processes from 0 and connect them in this order, so numbers and places follow each other in long
+//! *runs*, which take no memory for each peer. A number outside of all runs has a word in a hash table. A run may name
+//! a place that another peer uses now, so the caller compares the number stored at the place.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -82,8 +82,8 @@ impl Index {
         runs.try_reserve(1).is_ok() && others.try_reserve(1, rehash).is_ok()
     }
 
-    /// Adds a process number that is not in the index. Its memory is [reserved](Self::reserve), and its peer is already in
-    /// its place.
+    /// Adds a process number that is not in the index. The memory for the number is [reserved](Self::reserve), and the
+    /// number's peer is already in its place.
     pub(super) fn insert(&mut self, proc: u64, word: u32, proc_of: impl Fn(u32) -> Option<u64>) {
         self.length += 1;
         let before = self.before(proc);
@@ -115,7 +115,7 @@ impl Index {
             .insert_unique(hasher.hash_one(proc), word, rehash);
     }
 
-    /// Removes a process number and its word. Its peer is still in its place.
+    /// Removes a process number and its word. The number's peer is still in its place.
     pub(super) fn remove(&mut self, proc: u64, word: u32) {
         self.length -= 1;
         let hash = self.hasher.hash_one(proc);

@@ -217,7 +217,7 @@ fn a_late_piece_spares_the_next_owner() {
     assert_eq!(wrong, 0, "words overwritten");
 }
 
-/// A ring with a fragment that the target has taken is kept. It is given back after the target
+/// A ring with a fragment that the target has taken is kept. The ring is given back after the target
 /// answers.
 #[test]
 fn a_ring_is_given_back_once_the_target_is_out_of_it() {

@@ -80,7 +80,7 @@ impl Requester {
         Some(at.cast_const())
     }
 
-    /// Takes the oldest slot. At least one slot is in use. Its part of the payload stays valid until the next
+    /// Takes the oldest slot. At least one slot is in use. The slot's part of the payload stays valid until the next
     /// command is posted or the area is settled.
     #[inline]
     pub(super) fn take(&mut self) -> Pending {

@@ -108,7 +108,7 @@ impl Area {
         self.used += rounded(size);
     }
 
-    /// Frees the oldest `size` bytes. Their content was read.
+    /// Frees the oldest `size` bytes. The content of these bytes was read.
     #[inline]
     pub(super) fn end(&mut self, size: usize) {
         let start = self.fitting(self.from, size);

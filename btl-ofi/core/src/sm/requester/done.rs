@@ -1,4 +1,4 @@
-//! The completions that one poll of a ring found. They are collected under the lock and delivered after its
+//! The completions that one poll of a ring found. Completions are collected under the lock and delivered after its
 //! release.
 
 use std::mem::MaybeUninit;
@@ -15,7 +15,8 @@ use crate::peer::endpoint::Endpoint;
 pub(crate) struct Done {
     finished: [MaybeUninit<Finished>; MAX_CQ_READ],
     count: usize,
-    /// An operation that failed. It comes after the operations in `finished`, and nothing is collected after it.
+    /// An operation that failed. The failed operation comes after the operations in `finished`, and nothing is
+    /// collected after it.
     pub(crate) refused: Option<(Finished, Status)>,
     /// A peer that CMA no longer reaches, or whose process no longer has the peer's memory: another process has the
     /// id, or the process executed another program.

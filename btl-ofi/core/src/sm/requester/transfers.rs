@@ -145,8 +145,8 @@ impl Requester {
     /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) just returned.
     ///
     /// # Safety
-    /// The operands of a put are readable for the room's size. The result of a get is writable for the room's size until the
-    /// operation completes.
+    /// The operands of a put are readable for the room's size. The result of a get is writable for the room's size
+    /// until the operation completes.
     #[inline(always)]
     pub(crate) unsafe fn transfer(&mut self, request: &Request, room: Room, finished: Finished) {
         let (command, operands) = (Command::of(&request.command), request.operands);
@@ -297,8 +297,8 @@ impl Requester {
     /// received bytes. `meanwhile` is called at each poll without an answer. All slots in use must be spent.
     ///
     /// # Errors
-    /// The status with which the responder refused a fragment. It refuses the whole get, so the caller must not try
-    /// another path.
+    /// The status with which the responder refused a fragment. This status refuses the whole get, so the caller must
+    /// not try another path.
     ///
     /// # Safety
     /// The result of `request` is writable for `size` bytes.

@@ -140,7 +140,7 @@ fn strangers_are_connected_where_they_are_received() {
     }
 }
 
-/// A host keeps messages for lack of room. They leave before the release of the peer if the host makes
+/// A host keeps messages for lack of room. These messages leave before the release of the peer if the host makes
 /// progress before.
 #[test]
 fn what_was_kept_leaves_before_a_release() {

@@ -9,7 +9,7 @@ use plugin_api::Status;
 
 const WINDOW: usize = 544 * 1024;
 
-/// An address that stands for a peer or an operation. It is never dereferenced.
+/// An address that stands for a peer or an operation. The address is never dereferenced.
 fn name<T>(number: usize) -> NonNull<T> {
     NonNull::new(ptr::without_provenance_mut(number * 64)).expect("not 0")
 }

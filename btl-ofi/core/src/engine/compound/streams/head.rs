@@ -1,5 +1,5 @@
-//! The short first fragment of a large transfer over TCP. It is sent if the processor would copy the whole transfer
-//! slowly.
+//! The short first fragment of a large transfer over TCP. The short fragment is sent if the processor would copy the
+//! whole transfer slowly.
 //!
 //! An x86 processor copies slowly (`rep movsb`) if the destination lies 1 to 31 bytes behind the source, with both
 //! addresses taken modulo the page size. Then the lower 12 bits of the addresses overlap, and loads seem to depend on

@@ -1,8 +1,8 @@
 //! Batches that wait at their target: early batches, and batches of origins whose answers have not been sent.
 //!
-//! An origin waits for at most [`MOST_DUE`] answers. Its next batch may arrive before the provider reports that an answer
-//! was sent. So a batch above this limit is kept, not refused. A receipt counts such a batch as executed, because it will
-//! be executed.
+//! An origin waits for at most [`MOST_DUE`] answers. The origin's next batch may arrive before the provider reports
+//! that an answer was sent. So a batch above this limit is kept, not refused. A receipt counts such a batch as
+//! executed, because it will be executed.
 
 use std::collections::VecDeque;
 

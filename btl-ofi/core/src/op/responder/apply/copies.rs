@@ -1,4 +1,5 @@
-//! Changes of elements on copies, by which the responder changes what no atomic does, and elements that lie in several blocks.
+//! Changes of elements on copies, by which the responder changes what no atomic does, and elements that lie in several
+//! blocks.
 
 use std::iter::{self, Empty};
 use std::mem::MaybeUninit;
@@ -22,7 +23,7 @@ struct Copies {
     operands: MaybeUninit<[u8; CHUNK]>,
 }
 
-/// An iteration over blocks. It may take a part of a block.
+/// An iteration over blocks. The iteration may take a part of a block.
 #[derive(Clone)]
 pub(super) struct Blocks<I> {
     blocks: I,

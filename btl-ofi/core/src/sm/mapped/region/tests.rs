@@ -1,6 +1,6 @@
 use super::*;
 
-/// A file in memory with two pages. They begin with 7 and 8.
+/// A file in memory with two pages. The pages begin with 7 and 8.
 fn file() -> File {
     use std::os::unix::fs::FileExt;
     let file = File::from(sys::memory_file(c"test-region").unwrap());

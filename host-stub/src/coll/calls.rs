@@ -4,7 +4,7 @@
 //! in the receive buffer (MPI_IN_PLACE), at the root if the call has one. Buffers may be on a device, named as in any
 //! other call ([`crate::device`]); the third way is [`CollArgs::on_device`]. Every rank calls the collectives of a
 //! communicator in the same order, with the same counts, types, operations and roots. Otherwise a call returns an
-//! error or waits for ever.
+//! error or waits forever.
 
 use plugin_api::Datatype;
 

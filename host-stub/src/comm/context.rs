@@ -10,8 +10,8 @@
 //!
 //! 1. A thread in the first exchange may wait for the program of another process, which may wait for another thread of this
 //!    process. The first thread holds no numbers and is in no queue, so it delays nobody.
-//! 2. Once all ranks have begun an agreement, each rank goes from exchange to exchange and waits for nothing else. So every
-//!    further exchange ends, and the numbers are returned.
+//! 2. Once all ranks have begun an agreement, each rank goes from exchange to exchange and waits for nothing between them.
+//!    So every further exchange ends, and the numbers are returned.
 //! 3. Consider the agreements that all their ranks have begun. The one with the lowest turn becomes the first in the queue at
 //!    each of its ranks. From then on no other agreement takes the numbers there, and taken numbers are returned (2). So in some
 //!    exchange all its ranks offer their numbers, and this exchange ends the agreement. Then the same holds for the next turn.

@@ -97,8 +97,8 @@ impl Comm {
     }
 
     /// Takes part in the creation of a communicator of these ranks only to refuse it. No rank gets a communicator, and the
-    /// other ranks learn the reason. For arguments that are invalid on this rank alone. Collective, together with the
-    /// creation on the other ranks. Returns an error if the other ranks could not be told.
+    /// other ranks learn the reason. The call is for arguments that are invalid on this rank alone. Collective, together
+    /// with the creation on the other ranks. Returns an error if the refusal could not be sent to the other ranks.
     pub fn refuse_creation(&self, call: &'static str, reason: &str) -> CommResult<()> {
         let reason = match reason {
             "" => "it refuses",

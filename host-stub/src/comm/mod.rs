@@ -1,9 +1,9 @@
 //! Communicators: groups of a job's ranks with a context of their own.
 //!
 //! A [`Comm`] is made collectively from another communicator (dup, split, split by node, create); the
-//! first is the [`world`](Comm::world). Layers are told of every new and every freed communicator:
-//! their [`Hooks`] run from the upper layer to the lower when one is made, and in the reverse order
-//! when it is freed.
+//! first is the [`world`](Comm::world). Layers are notified of every new and every freed
+//! communicator: their [`Hooks`] run from the upper layer to the lower when a communicator is made,
+//! and in the reverse order when it is freed.
 //!
 //! The collectives of a communicator are in [`crate::coll`]; windows are made over a communicator.
 

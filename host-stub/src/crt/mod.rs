@@ -10,7 +10,7 @@
 //!   through which all blocking calls of the host go (`waits`, `tasks`). The wait queue passes the progress token
 //!   among the waiters (`wait_queue`), with or without a progress thread (`progress_thread`).
 //!
-//! This module knows no windows or collectives; they state what they wait for ([`Blocking`]).
+//! This module does not depend on windows or collectives; they describe their waits by [`Blocking`].
 
 mod completion;
 mod cond;

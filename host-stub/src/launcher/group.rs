@@ -1,8 +1,8 @@
 //! The processes of a job: one process group, and processes that leave the group.
 //!
-//! The group's leader is a separate process, the guard, which kills the group when the launcher is gone. The guard is reaped
-//! last, so no other group gets the group's number. A process that leaves the group (`setsid`) becomes a child of the launcher
-//! when its parent ends, because the launcher is a subreaper.
+//! The group's leader is a separate process, the guard, which kills the group when the launcher is dead. The guard is
+//! reaped last, so no other group gets the group's number. A process that leaves the group (`setsid`) becomes a child of
+//! the launcher when its parent ends, because the launcher is a subreaper.
 
 use std::fs;
 use std::io::{self, PipeWriter};

@@ -1,7 +1,8 @@
-//! Recording what passes between the host and a transport (`host_trace`).
+//! Records the calls between the host and a transport (`host_trace`).
 //!
-//! A recorded transport has functions that call the module's and write what they saw to the trace. A transport that is not
-//! recorded has the module's own, so that a trace costs nothing where none is written, and the module knows nothing of it.
+//! A recorded transport has functions that call the module's functions and write a record of each call to the trace. A
+//! transport that is not recorded has the module's own functions. A missing trace therefore costs nothing, and the module
+//! does not depend on traces.
 
 use std::collections::HashMap;
 use std::ffi::c_void;

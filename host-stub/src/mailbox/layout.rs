@@ -70,12 +70,13 @@ impl Layout {
         self.credit(self.ranks) + to
     }
 
-    /// The offset of the word in which this rank reports to the looks of `to` that it has given up.
+    /// The offset of the word in which this rank reports to `to` that it has given up; looks of
+    /// `to` read the word.
     pub(super) fn given_up(&self, to: usize) -> usize {
         self.given(self.ranks) + to
     }
 
-    /// The offset of the word to which a look at `to` reads.
+    /// The offset of the word that receives the result of a look at `to`.
     pub(super) fn seen(&self, to: usize) -> usize {
         self.given_up(self.ranks) + to
     }

@@ -1,4 +1,5 @@
-//! Looks at other ranks: whether they can be reached, and whether they have given up what this rank waits for.
+//! Looks at other ranks: checks whether a rank can be reached, and whether it has given up a collective that
+//! this rank waits for.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

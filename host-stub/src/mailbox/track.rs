@@ -1,4 +1,4 @@
-//! Transport operations under way, counted by their callbacks.
+//! Outstanding transport operations, counted by their callbacks.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};

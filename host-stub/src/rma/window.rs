@@ -26,7 +26,7 @@ pub struct Window<T> {
 /// An epoch that reaches all ranks is open.
 const ALL: isize = -1;
 
-/// An epoch that counts as open; no two threads can access one element at once.
+/// An epoch that counts as open, so that no two threads can access one element at the same time.
 struct Open<'w>(&'w AtomicIsize);
 
 impl<'w> Open<'w> {
@@ -169,7 +169,7 @@ impl<T: Pod> Window<T> {
         self.scope(Reach::All, body, win::Window::unlock_all)
     }
 
-    /// Runs the body of an epoch, then ends the epoch whatever the body's outcome.
+    /// Runs the body of an epoch, then ends the epoch, even if the body failed.
     fn scope<'env, R>(
         &'env self,
         reach: Reach,

@@ -1,4 +1,4 @@
-//! The engine of a process: all its plans under way, over one mailbox.
+//! The engine of a process: all its running plans, over one mailbox.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};

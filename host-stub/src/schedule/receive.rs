@@ -1,4 +1,4 @@
-//! How schedules receive: messages, offers, and the gets that fetch what was offered.
+//! The receiving side of schedules: messages, offers, and the gets that fetch offered payloads.
 
 use plugin_api::Status;
 
@@ -59,8 +59,8 @@ impl State {
         }
     }
 
-    /// Keeps a message that came before its receive. A message for a broken communicator is dropped, because nobody
-    /// will receive it.
+    /// Keeps a message that came before its receive. A message for a broken communicator is dropped, because no
+    /// rank will receive it.
     fn keep(&mut self, from: usize, key: Key, early: Early) {
         if !self.broken.contains(&key.communicator()) {
             self.queues[from].early.push_back((key, early));

@@ -1,4 +1,4 @@
-//! How schedules move: their steps, and what they send.
+//! The progress of schedules: their steps, and the messages that they send.
 
 use plugin_api::Access;
 

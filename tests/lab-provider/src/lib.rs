@@ -1,5 +1,5 @@
 //! `lab`, a libfabric provider for tests. The provider presents any combination of registration modes, context
-//! modes and limits, fails on demand, and reports what its user does wrong.
+//! modes and limits, fails on demand, and reports violations by its user.
 //!
 //! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. The provider moves
 //! bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so targets

@@ -1,8 +1,8 @@
 //! Runs the test programs of the workspace, several at a time.
 //!
-//! `cargo test` runs one program after the other, and most of them wait for processes of their own. This builds
-//! them with cargo, runs them side by side, prints what failed, and names those that took longest.
-//! Documentation tests are left to `cargo test --doc`.
+//! `cargo test` runs one program after the other, and most of them wait for their own child processes. The
+//! runner builds the programs with cargo, runs them side by side, prints the failures, and names the slowest
+//! programs. Documentation tests are left to `cargo test --doc`.
 
 mod hang;
 mod order;

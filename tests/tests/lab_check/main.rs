@@ -2,9 +2,9 @@
 //! several processes, compared with their model, in every registration mode, and with faults by
 //! script.
 //!
-//! Without failing operations every test of the check must pass. With them each run ends in time,
-//! with success or with a failure that a call reported: data that is wrong without a report, a wait
-//! without end and a failure that nobody hears of are what this looks for.
+//! Without failing operations, every test of the check must pass. With failing operations, each run
+//! ends in time, with success or with a failure that a call reported. The test searches for wrong
+//! data without a report, for waits without end, and for failures without a report.
 //!
 //! `LAB_SEED` is the first seed, `LAB_SEEDS` says how many (`./dev soak` does).
 

@@ -1,8 +1,8 @@
 //! Provider settings that libfabric reads only from the environment, when a process first asks for providers.
 //!
 //! A change of the environment is sound only while no other thread can read it: `setenv(3)` and `getenv(3)` share
-//! memory without a lock. So this module sets a variable only in a process with one thread. In other processes it
-//! tells the user what to export. The host's launcher exports the same settings for its ranks.
+//! memory without a lock. Therefore this module sets a variable only in a process with one thread. In other
+//! processes it tells the user what to export. The host's launcher exports the same settings for its ranks.
 
 use crate::base::sys;
 

@@ -1,7 +1,8 @@
 //! How near a network device is to the processors on which this process may run, by `/sys`.
 //!
-//! Each device lists the processors of its NUMA node (`local_cpulist`; all of them where the firmware tells no node). A process
-//! that is bound to some of these is near. One that is not bound to a single node has no device nearer than another.
+//! Each device lists the processors of its NUMA node (`local_cpulist`); the list has all processors if the firmware names
+//! no node. A process that is bound to some of these processors is near the device. For a process that is not bound to a
+//! single node, all devices are equally near.
 
 use std::ops::RangeInclusive;
 

@@ -3,9 +3,9 @@
 //! Each function is one call, with Rust types, and fails with a [`CallError`]: the C name of the call and its `errno`.
 //! What a failure means is decided by the caller. A function is safe if the kernel checks its arguments.
 //!
-//! In unit tests a [`script`] may answer a call in place of the kernel, so that errors are tested that this machine
-//! does not produce. Other builds contain no trace of it: the functions of the data path are inlined and cost what the
-//! call costs.
+//! In unit tests a [`script`] may answer a call in place of the kernel, to test errors that this machine does not
+//! produce. Other builds contain no code of the script: the functions of the data path are inlined and cost only the
+//! call.
 //!
 //! Outside of the gate remain:
 //! - the standard library's own files, threads and environment, except for files of `/proc` on which decisions depend;

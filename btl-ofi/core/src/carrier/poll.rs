@@ -1,4 +1,4 @@
-//! Polls of contexts: one asks all carriers of a context what they brought.
+//! Polls of contexts: one poll polls all carriers of a context.
 
 use crate::base::guarded::guarded;
 use crate::base::hints::branch;

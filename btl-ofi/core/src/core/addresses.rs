@@ -1,4 +1,5 @@
-//! Addresses of peers at the provider, and what its first use by a peer needs.
+//! The addresses of peers at the provider, and the preparations for the provider's first use by a
+//! peer.
 
 use crate::base::error::{CallError, check};
 use crate::core::state::Core;

@@ -1,13 +1,13 @@
 //! Fork and open transports. A child has a copy of each transport. With it the child could post to its parent's endpoints, write to
 //! the rings of peers and take completions that the parent waits for. So a handler ends the copies before fork returns in the child:
 //!
-//! | what a call reads | what it finds in a child |
+//! | value that a call reads | value in a child |
 //! | --- | --- |
 //! | its peer's state | failed, so quick and slow paths refuse the operation |
 //! | the counts of outstanding operations | one operation that never ends, so a flush of nothing does not return at once |
 //! | a context's rings, messages and queue | none |
 //! | the counters | memory of the child |
-//! | a context's lock | free, whichever thread of the parent held it |
+//! | a context's lock | free, even if a thread of the parent held it |
 //!
 //! The data path has no instruction for this. Calls that are not on it compare the mark of the transport (`base::fork`).
 

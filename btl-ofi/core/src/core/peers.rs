@@ -1,4 +1,4 @@
-//! The connected peers, and what belongs to them.
+//! The connected peers, and the data about them.
 
 use std::collections::HashMap;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Reports of failures to the host, and what a later flush returns because of them.
+//! Reports of failures to the host, and the resulting statuses of later flushes.
 
 use std::ffi::CString;
 use std::ptr::fn_addr_eq;

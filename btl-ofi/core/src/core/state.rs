@@ -1,4 +1,5 @@
-//! [`Core`]: what all operations share, whatever carries them. The core depends on no carrier and nothing above them.
+//! [`Core`]: the parts that all operations share, independently of their carriers. The core depends on no carrier and
+//! on no layer above the carriers.
 
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

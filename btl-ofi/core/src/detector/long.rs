@@ -1,8 +1,9 @@
 //! Long transfers: how much longer a peer may be silent because of them.
 //!
-//! The provider tells that a transfer is complete, not how far it is. So over a slow link a long one looks like silence: the limit
-//! grows with the bytes that may be outstanding. The completion of an operation without a callback does not say how many bytes it
-//! had. So bytes are forgotten when the outstanding count shows that all operations posted before are complete.
+//! The provider reports only the completion of a transfer, not its progress. Over a slow link a long transfer therefore
+//! looks like silence, and the limit grows with the bytes that may be outstanding. The completion of an operation without a
+//! callback does not say how many bytes it had. Therefore bytes are forgotten when the outstanding count shows that all
+//! operations posted before are complete.
 
 use std::collections::HashMap;
 

@@ -1,19 +1,18 @@
-//! The failure detector: a state machine without I/O. A check (`engine::liveness`) tells it the time and what it finds of the
-//! peers, and performs the [actions](Action) that follow, with no lock held.
+//! The failure detector: a state machine without I/O. A check (`engine::liveness`) passes the time and its observations of
+//! the peers to the detector, and performs the resulting [actions](Action) with no lock held.
 //!
 //! | state of a peer | holds while | leads to |
 //! | --- | --- | --- |
-//! | alive | it owes nothing, or something of it completed since the last look | |
+//! | alive | the peer owes nothing, or an operation to it completed since the last look | |
 //! | stalled | it owes an answer, and nothing completed | time that this process polls counts |
 //! | suspect | it has been stalled for 10 s | a [warning](Action::Warn), again after three times as long, and [another one](Action::Welcome) once it answers |
-//! | exited | its process is gone, and nothing is outstanding | [doubt](Action::Doubt): the next operation to it looks first |
-//! | failed | its process is gone and was needed, or it was stalled or stopped for `btl_ofi_peer_timeout` | [failure](Action::Fail) |
+//! | exited | the peer's process is dead, and nothing is outstanding | [doubt](Action::Doubt): the next operation to it looks first |
+//! | failed | the peer's process is dead and was needed, or the peer was stalled or stopped for `btl_ofi_peer_timeout` | [failure](Action::Fail) |
 //!
-//! A peer owes an answer while operations to it are outstanding, while it has not answered a heartbeat, or while the provider refuses
-//! posts to it and takes no others. Time in which an operation waits for a copy of this process does not count: such an operation also
-//! hides the completions of later ones from the counts.
-//! A transfer that takes long gives more time ([`long`]). A look costs what the peers that owe an answer cost, and a bounded number
-//! of others.
+//! A peer owes an answer while operations to it are outstanding, while it has not answered a heartbeat, or while the
+//! provider refuses posts to it and accepts no others. Time in which an operation waits for a copy of this process does not
+//! count: such an operation also hides the completions of later ones from the counts. A long transfer extends the time
+//! ([`long`]). The cost of a look is proportional to the peers that owe an answer, plus a bounded number of others.
 
 mod heartbeats;
 mod long;
@@ -31,7 +30,7 @@ pub(crate) use self::watches::Watches;
 /// The reason why a peer fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Cause {
-    /// The peer's process is gone, or the provider reports the peer as unreachable.
+    /// The peer's process is dead, or the provider reports the peer as unreachable.
     Gone,
     /// The peer does not respond, but may come back.
     Silent,
@@ -47,7 +46,7 @@ pub(crate) struct Detector {
     /// Set once closing or releasing a peer timed out. Later releases then do not wait for operations that
     /// never complete. A new peer clears the flag.
     pub(crate) impatient: AtomicBool,
-    /// Whether peers without outstanding operations also fail when their process is gone.
+    /// Whether peers without outstanding operations also fail when their process is dead.
     pub(crate) watch_idle: AtomicBool,
     /// Locked after the contexts and the peers.
     watches: Mutex<Watches>,

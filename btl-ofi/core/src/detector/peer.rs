@@ -1,4 +1,4 @@
-//! The state of one peer that owes an answer, or whose process is stopped or gone.
+//! The state of one peer that owes an answer, or whose process is stopped or dead.
 
 use crate::detector::Cause;
 use crate::detector::watches::Clock;
@@ -17,8 +17,9 @@ pub(crate) enum Action {
     Warn(u64),
     /// Report that the peer answers again after this many milliseconds.
     Welcome(u64),
-    /// Check the peer's process before the next operation to the peer. The process is gone, but nothing is outstanding, so
-    /// this is not reported. A new process with the same id must not be written to, and no process serves the peer's ring.
+    /// Check the peer's process before the next operation to the peer. The process is dead, but no operation is
+    /// outstanding, so the death is not reported. A new process with the same id must not be written to, and no process
+    /// serves the peer's ring.
     Doubt,
     /// Fail the peer, for this reason.
     Fail(Cause, String),
@@ -56,7 +57,7 @@ pub(super) struct Watched {
     /// The peer's counts at the last look, if operations were outstanding.
     counted: Option<Backlog>,
     pub(super) refused: Refused,
-    /// The time when its process was found stopped or gone; `None` if the process runs.
+    /// The time when the peer's process was found stopped or dead; `None` if the process runs.
     pub(super) away: Option<Clock>,
 }
 

@@ -1,4 +1,4 @@
-//! All peers that are watched, the time that counts, and what contexts do.
+//! All watched peers, the time that counts, and the activity of contexts.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -60,7 +60,8 @@ pub(crate) struct Watches {
     /// Used only with a peer timeout.
     pub(crate) long: LongTransfers,
     pub(crate) heartbeats: Heartbeats,
-    /// Number of operations that were taken or ended so far, and the same number at the last look.
+    /// The number of operations that were accepted or completed so far, and the same number at the
+    /// last look.
     moves: u64,
     moves_before: u64,
     /// The time when this process last accepted connections.
@@ -129,8 +130,8 @@ impl Watches {
         self.local.next(of, LOCAL)
     }
 
-    /// Records the state of a local peer's process, or the reason why it is gone. With `missed`, the process is
-    /// missed even if the peer owes nothing.
+    /// Records the state of a local peer's process, or the reason why the process is dead. With `missed`, the
+    /// process is missed even if the peer owes nothing.
     pub(crate) fn process(
         &mut self,
         peer: &Endpoint,

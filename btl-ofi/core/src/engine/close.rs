@@ -37,8 +37,8 @@ impl Transport {
         self.wait_until(Instant::now() + self.patience(), is_done);
     }
 
-    /// Makes progress until `is_done` returns true, or until the deadline. After a missed deadline, later waits end at
-    /// once.
+    /// Makes progress until `is_done` returns true, or until the deadline. After a missed deadline, later waits end
+    /// immediately.
     fn wait_until(&self, deadline: Instant, mut is_done: impl FnMut() -> bool) {
         while !is_done() {
             if Instant::now() >= deadline || self.is_copy() {
@@ -102,8 +102,8 @@ impl Transport {
     /// their domain open until they are dropped, but peers no longer reach them through this transport's endpoints.
     ///
     /// # Errors
-    /// The provider's first error; everything else is closed nevertheless. [`Error::Forked`] in a child of fork, which
-    /// closes nothing.
+    /// The provider's first error; all other objects are closed nevertheless. [`Error::Forked`] in a child of fork,
+    /// which closes nothing.
     pub fn close(self) -> Result<(), Error> {
         if let Err(e) = self.check_copy() {
             // Threads of the parent may have been changing the transport at the fork, so it is not even dropped.

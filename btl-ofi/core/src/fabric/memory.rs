@@ -1,6 +1,6 @@
 //! The provider `memory`: libfabric's objects for a transport that reaches all peers by memory. The provider carries no
 //! data and needs no libfabric, so it opens at once. Rings, mapped memory and cross-memory attach make all operations.
-//! A peer that they do not reach is refused when this process connects it (`engine::peers`).
+//! The transport refuses a peer that these carriers cannot reach when it connects the peer (`engine::peers`).
 //!
 //! The provider is used only if the user names it (`btl_ofi_provider_include`).
 

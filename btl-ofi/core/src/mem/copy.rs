@@ -1,4 +1,5 @@
-//! Copies between host and device memory: by the user's functions where they are set, else by ours.
+//! Copies between host and device memory: by the user's functions if they are set, else by this
+//! crate's.
 
 use std::ffi::c_void;
 

@@ -6,9 +6,9 @@
 //! with the default stream, so a kernel that waits for the host does not block them. The user completes kernels that work
 //! on the memory before a transfer, as for every MPI call.
 //!
-//! The caller waits for a copy ([`Copies`]) or polls it ([`UnderWay`]). The second kind has streams of
-//! its own, one in each direction: a device has a copy engine for each, and a copy that is waited for does not wait
-//! for those under way.
+//! The caller waits for a copy ([`Copies`]) or polls it ([`UnderWay`]). [`UnderWay`] has its own streams, one in each
+//! direction: a device has a copy engine for each direction, and a copy that is waited for does not wait for polled
+//! copies.
 
 #[cfg(not(feature = "cuda"))]
 mod absent;

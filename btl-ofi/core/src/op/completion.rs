@@ -1,4 +1,4 @@
-//! The callback of an operation, and what it is called with.
+//! The callback of an operation, and its arguments.
 
 use std::ffi::c_void;
 use std::ptr;

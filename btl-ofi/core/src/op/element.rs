@@ -6,8 +6,8 @@
 //! those that threads of the process make with atomic instructions. NaN compares as in libfabric: a minimum or maximum
 //! with NaN leaves the element, and compare-and-swap compares bits.
 //!
-//! Elements that nobody else changes meanwhile ([`Elements::alone`]) need no atomic instruction: a load and a store
-//! change each.
+//! Elements that no other thread changes meanwhile ([`Elements::alone`]) need no atomic instruction: a load and a
+//! store change each.
 
 mod alone;
 mod blocks;

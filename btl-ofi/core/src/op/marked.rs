@@ -20,7 +20,7 @@ const RECEIVE: usize = 1;
 const SENT: usize = 4;
 /// Set if the message is an answer.
 const ANSWER: usize = 16;
-/// An operation record; [`READ`] says of which operation.
+/// An operation record; [`READ`] names the operation.
 const RECORD: usize = 5;
 /// Set if the record belongs to a read that confirms puts.
 const READ: usize = 16;

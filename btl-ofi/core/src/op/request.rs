@@ -1,4 +1,5 @@
-//! One description of a request: made by a door, and handed on by reference to whatever executes it.
+//! One description of a request, which a door makes and passes by reference to the code that
+//! executes it.
 
 use std::ffi::c_void;
 use std::ptr;

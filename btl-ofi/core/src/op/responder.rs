@@ -1,15 +1,15 @@
 //! The responder: executes the commands of peers on the memory of this process.
 //!
-//! A *command* is what the target's processor does for an origin: a put, a get or an atomic. Carriers bring commands and
-//! take the answers back: rings in shared memory (`sm`) between processes of one node, messages (`fabric::msg`) between
-//! nodes, and for staged device memory the mailbox (`hmem`). All three call [`Responder`], so the checks and the
-//! arithmetic exist once, whatever brings a command and whatever memory it names.
+//! A *command* is an operation that the target's processor executes for an origin: a put, a get or an atomic. Carriers
+//! bring commands and take the answers back: rings in shared memory (`sm`) between processes of one node, messages
+//! (`fabric::msg`) between nodes, and for staged device memory the mailbox (`hmem`). All three call [`Responder`], so the
+//! checks and the arithmetic exist once, for every carrier and every memory.
 //!
 //! **One lock.** Commands on host memory run under the lock of the transport's first context and that of the region table;
 //! commands on device memory (`device`) run under the lock of the table of device regions, because they call the user's
 //! copy functions, which may take long. A region is in one of the two tables, so one thread at a time executes commands on
-//! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or threads of
-//! its own (`peer::route` says why that is sound).
+//! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or its own
+//! threads (`peer::route` gives the reason why this is sound).
 //!
 //! If the owner of a region says that only atomics of its transport change the region's elements, and all these atomics are
 //! commands, one thread changes the elements at a time. The responder then needs no atomic instruction

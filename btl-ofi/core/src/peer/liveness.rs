@@ -1,6 +1,6 @@
 //! Whether a local peer's process still runs, and still has the transport that was connected.
 //!
-//! Some providers (shm among them) never report the death of a peer: operations to it stay outstanding for ever. A
+//! Some providers (shm among them) never report the death of a peer: operations to it stay outstanding forever. A
 //! peer's address blob names its process, so the process id of a local peer can be polled.
 
 use crate::base::cma::Refused;
@@ -101,7 +101,7 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
         Ok(true) => Standing::Is(state),
         Ok(false) | Err(Refused(libc::EFAULT)) => Standing::Changed,
         Err(Refused(libc::ESRCH)) => {
-            // The main thread has no memory any more. The process lives if another thread has memory; otherwise it
+            // The main thread no longer has memory. The process lives if another thread has memory; otherwise it
             // will soon be a zombie. If its threads cannot be listed, the process counts as running until it is
             // reaped.
             let closed = Standing::Closed(state, Refused(libc::ESRCH));
@@ -120,7 +120,7 @@ pub(crate) fn standing(process: ProcessId, probe: Option<Probe>) -> Standing {
 }
 
 impl Standing {
-    /// The reason why the peer is gone; `None` if it is not.
+    /// The reason why the peer is dead; `None` if it is not.
     pub(crate) fn end(self, process: ProcessId) -> Option<String> {
         let pid = process.pid;
         match self {
@@ -135,7 +135,7 @@ impl Standing {
         }
     }
 
-    /// The state of the peer's process. A process without the transport counts as gone.
+    /// The state of the peer's process. A process without the transport counts as dead.
     pub(crate) fn state(self) -> State {
         match self {
             Standing::Is(state) | Standing::Closed(state, _) => state,

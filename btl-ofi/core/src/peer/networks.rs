@@ -1,12 +1,12 @@
-//! Whether two processes can meet on a network. The endpoints of both processes have IP addresses, which were chosen
-//! before the processes knew each other. A peer that cannot be met is refused when it is connected; the error names the
-//! addresses of both sides and the parameter to set. Otherwise an operation would wait for ever for a connection that
-//! nobody answers.
+//! Whether two processes can meet on a network. The endpoints of both processes have IP addresses, which were chosen before
+//! the processes knew each other. A peer that cannot be met is refused when it is connected; the error names the addresses
+//! of both sides and the parameter to set. Otherwise an operation would wait forever for a connection that no process
+//! answers.
 //!
 //! | the peer | result |
 //! | --- | --- |
 //! | shares this process's network namespace | they meet, on loopback too |
-//! | has a loopback or link-local address, or this process has | refused: such addresses mean something else elsewhere |
+//! | has a loopback or link-local address, or this process has | refused: such addresses have another meaning on another node |
 //! | has an address of the other family | refused |
 //! | has an address that this node has too, or the reverse (docker0) | refused: each would talk to its own node |
 //! | is on a network of this process, or the reverse | they meet |

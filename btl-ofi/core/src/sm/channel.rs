@@ -225,7 +225,7 @@ impl Channel {
     fn take_out(&mut self, ring: NonNull<Requester>) {
         self.requesters.retain(|o| *o != ring);
         self.active.retain(|o| *o != ring);
-        // SAFETY: `add` made the box, and no list contains the pointer any more.
+        // SAFETY: `add` made the box, and no list contains the pointer now.
         let requester = unsafe { Box::from_raw(ring.as_ptr()) };
         requester.give_back();
     }
@@ -235,7 +235,7 @@ impl Drop for Channel {
     fn drop(&mut self) {
         self.active.clear();
         for requester in self.requesters.drain(..) {
-            // SAFETY: `add` made the box, and no list contains the pointer any more.
+            // SAFETY: `add` made the box, and no list contains the pointer now.
             let requester = unsafe { Box::from_raw(requester.as_ptr()) };
             requester.give_back();
         }

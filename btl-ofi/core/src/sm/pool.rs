@@ -11,8 +11,7 @@
 //! | busy | its ring: `release` | Release, pairs with the Acquire in the next `take` or `retake` |
 //! | busy and deserted | any ring: `take`, after `Claim::is_deserted`; its ring's next owner: `free` | Acquire, pairs with `take` and `allocated` |
 //!
-//! A busy block is deserted when its process is gone, or closed the ring, and no command of the ring is left to
-//! execute.
+//! A busy block is deserted when its process is dead or has closed the ring, and no command of the ring is left to execute.
 //!
 //! Each take increments a counter in the word, so a compare-and-swap with an outdated word fails.
 //!
@@ -73,7 +72,7 @@ impl Owner {
         Word(self.0.load(Ordering::Acquire))
     }
 
-    /// Takes the block if its word is still `found`: an idle block, or a busy block whose owner is gone.
+    /// Takes the block if its word is still `found`: an idle block, or a busy block whose owner is dead.
     pub(crate) fn take(&self, found: Word, ring: usize) -> Option<Word> {
         self.change(found, found.taken(ring))
     }

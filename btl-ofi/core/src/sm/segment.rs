@@ -227,7 +227,7 @@ impl Place {
         Ok(file)
     }
 
-    /// Opens the descriptor's file, whatever its content is.
+    /// Opens the descriptor's file, with any content.
     pub(crate) fn open_file(self) -> io::Result<File> {
         self.open_of(&self.pid.to_string()).or_else(|e| {
             // After the main thread has ended, the kernel shows no files under the process id, but it shows them under

@@ -1,4 +1,4 @@
-//! Peers of one node: rings, copies by the kernel, mapped memory, and what a region allows.
+//! Peers of one node: rings, copies by the kernel, mapped memory, and the rights of regions.
 
 #![allow(
     clippy::unwrap_used,

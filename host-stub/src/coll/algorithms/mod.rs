@@ -1,8 +1,8 @@
 //! One published algorithm for each collective, as the steps of one rank. Layers may bring algorithms that suit some sizes
 //! or numbers of ranks better ([`crate::comm::table`]).
 //!
-//! Buffers are raw: the caller that starts the collective vouches for them (see [`crate::schedule`]).
-//! Unless stated otherwise, the algorithms are described for rank `r` of `n`.
+//! Buffers are raw: the caller that starts the collective guarantees that they are valid (see [`crate::schedule`]). Unless
+//! stated otherwise, the algorithms are described for rank `r` of `n`.
 
 mod allreduce;
 mod alltoall;

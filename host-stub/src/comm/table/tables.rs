@@ -86,7 +86,7 @@ impl Stack {
     /// The table, for one call.
     ///
     /// # Safety
-    /// The table that a [`set`](Self::set) returns is kept until the reference is gone.
+    /// The table that a [`set`](Self::set) returns is kept until the reference is dropped.
     #[inline]
     pub(crate) unsafe fn current(&self) -> &CollTable {
         // SAFETY: `owned` keeps the table of `current`; after a change, the caller guarantees that

@@ -8,7 +8,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Checks a root; the error text says what is wrong.
+    /// Checks a root; the error text names the violation.
     pub(super) fn check_root(&self, root: usize) -> Result<(), String> {
         let size = self.size;
         match root < size {

@@ -1,4 +1,4 @@
-//! A device's command: what it asks is checked, begun as a request, and ended.
+//! A device's command: its checks, its request, and its end.
 
 use plugin_api::{Datatype, Status};
 

@@ -31,8 +31,8 @@
 //! | `LAB_HMEM_DEVICE_ONLY` | 0: the flag FI_HMEM_DEVICE_ONLY is refused with FI_EINVAL | 1 |
 //! | `LAB_HMEM_OVERRIDE` | 1: the user's copy functions are taken (FI_SET_OPS_HMEM_OVERRIDE) | 0 |
 //! | `LAB_HMEM_SHIFT` | bytes from a device address to where its memory can be reached without an override, in place of a driver | no driver |
-//! | `LAB_PAGES` | 1: a region stands for the pages that it was made of, not for whatever is mapped there later; needs CAP_SYS_ADMIN | 0 |
-//! | `LAB_PINS` | 1: a region that somebody may write (FI_READ, FI_RECV, FI_REMOTE_WRITE) is refused with EFAULT where its memory can only be read, as by the kernel when it pins pages | 0 |
+//! | `LAB_PAGES` | 1: a region is tied to the pages that it was made of, not to pages that are mapped there later; needs CAP_SYS_ADMIN | 0 |
+//! | `LAB_PINS` | 1: a writable region (FI_READ, FI_RECV, FI_REMOTE_WRITE) is refused with EFAULT if its memory is read-only, as by the kernel when it pins pages | 0 |
 //! | `LAB_ENDPOINTS` | types of endpoints that are offered, in this order: `RDM`, `MSG`, `DGRAM` | RDM |
 //! | `LAB_DOMAINS` | domains, which stand for NICs: `lab0`, `lab1`, ... | 1 |
 //! | `LAB_BARE` | 1: writes to this process are made at the post, and nothing is checked, delayed or counted, so that a measurement is of the user | 0 |

@@ -1,5 +1,5 @@
-//! libfabric's objects: the frame that all have (`object`), one file for each kind, and the calls on
-//! endpoints (`rma`, `atomics`, `message`, with `post` for what these have in common).
+//! libfabric's objects: their common frame (`object`), one file for each kind, and the calls on
+//! endpoints (`rma`, `atomics`, `message`, and their common part `post`).
 
 pub(crate) mod atomics;
 mod bare;

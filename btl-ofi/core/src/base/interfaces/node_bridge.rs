@@ -36,7 +36,7 @@ pub(super) fn folder(name: &str) -> Option<String> {
 }
 
 /// Whether an interface is a bridge whose ports all lead to containers or virtual machines. `None` if the interface is no
-/// bridge, or if `/sys` says nothing of it.
+/// bridge, or if `/sys` has no information about it.
 fn is_closed(name: &str) -> Option<bool> {
     let folder = folder(name)?;
     sys::read(&format!("{folder}/bridge/bridge_id")).ok()?;

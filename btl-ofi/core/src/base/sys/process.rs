@@ -51,7 +51,7 @@ pub(crate) fn at_fork(
     }
 }
 
-/// A random number that nobody can guess; never 0.
+/// A random number that no other process can guess; never 0.
 pub(crate) fn random() -> Result<u64, CallError> {
     loop {
         let mut number = 0u64;

@@ -1,4 +1,4 @@
-//! The scripted fake of the gate: a test says what the next system calls of its thread answer.
+//! The scripted fake of the gate: a test determines the results of the next system calls of its thread.
 //!
 //! ```text
 //! let script = Script::new().fails("kill", libc::EPERM).passes("fallocate").fails("fallocate", libc::ENOSPC);
@@ -70,7 +70,7 @@ impl Drop for Script {
 
 /// The answer to a call that is being made; `None` if the kernel must answer.
 pub(super) fn answer<T: 'static>(call: &'static str, key: &str) -> Option<Result<T, CallError>> {
-    // A thread that is ending has no script any more.
+    // A thread that is ending no longer has a script.
     let take = |steps: &RefCell<Vec<(String, Step)>>| {
         let mut steps = steps.borrow_mut();
         let next = steps.iter().position(|(name, _)| name == key)?;

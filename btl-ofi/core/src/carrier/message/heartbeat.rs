@@ -1,6 +1,6 @@
-//! Heartbeats: while this process waits, it asks some peers for an answer, so that the silence of a peer is noticed to which no
-//! operation is outstanding: a barrier of the host, or a notification that does not come. The answer is made by the
-//! peer's progress. When peers are asked, and what follows from a missing answer, the failure detector decides (`detector`).
+//! Heartbeats: while this process waits, it asks some peers for an answer. It thereby detects the silence of a peer without
+//! outstanding operations, for example in a barrier of the host, or while it waits for a notification. The peer's progress
+//! sends the answer. The failure detector decides when peers are asked, and what a missing answer means (`detector`).
 //!
 //! A process waits while its polls find nothing and it posts nothing. Peers are asked over messages, and only those that
 //! were heard over messages before: a heartbeat makes no connection that the program did not want.

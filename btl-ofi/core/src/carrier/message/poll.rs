@@ -1,4 +1,5 @@
-//! Takes what messages (`fabric::msg`) brought: ends of operations, failures, and messages of the peers' hosts.
+//! Processes the results of messages (`fabric::msg`): ends of operations, failures, and messages of the peers'
+//! hosts.
 
 use crate::base::error::{describe, peer_is_gone};
 use crate::base::lock::Guard;

@@ -1,4 +1,5 @@
-//! Peers to which the provider does not connect: whether their processes are gone, which some providers do not tell.
+//! Checks whether the processes of peers are dead to which the provider does not connect, because some providers do
+//! not report this.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;

@@ -2,7 +2,7 @@
 //!
 //! Each progress posts the reads that are due before it looks for completions, so a flush posts them too, and puts with a
 //! callback need none. The counts of a put are lowered when it is confirmed, so flush, notifications and staged operations
-//! wait for that without knowing of it.
+//! wait for the confirmation without code of their own.
 
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};

@@ -90,8 +90,8 @@ impl Core {
                 pair.lower(phase, n, self.setup.threaded);
             }
         }
-        // A release in another thread keeps the endpoints while this report lasts, although nothing
-        // is outstanding any more.
+        // A release in another thread keeps the endpoints until this report is over, although no
+        // operation is outstanding.
         let _reporting = Reporting::begin(&self.failures);
         drop(guards);
         let what = "the provider reported an error without naming the operation";

@@ -222,7 +222,7 @@ fn copies_of_this_process_are_no_silence() {
     assert_eq!(scene.pass(LOOK), [(0, Action::Welcome(FIRST))]);
 }
 
-/// Events of a peer between the tick of a check and its look count from the tick on.
+/// Events of a peer between the tick of a check and the check's look count from the tick on.
 #[test]
 fn peers_are_watched_from_the_tick_of_a_check_on() {
     for copies in [false, true] {
@@ -319,7 +319,7 @@ fn stopped_processes_fail_in_time() {
     assert!(!scene.is_watched(0), "there is no peer timeout");
 }
 
-/// A peer whose process is gone is first `Doubted`, and fails if it is missed or owes an answer.
+/// A peer whose process is dead is first `Doubted`, and fails if it is missed or owes an answer.
 #[test]
 fn processes_that_are_gone_fail_if_missed() {
     let mut scene = Scene::new(0, 1);

@@ -67,7 +67,8 @@ impl Transport {
         Pool::was_reported(&finished)
     }
 
-    /// Removes an operation. Returns the index of its context and what its callback needs. The caller lowers the counts.
+    /// Removes an operation. Returns the index of the operation's context and the arguments of its callback. The caller
+    /// lowers the counts.
     fn remove_compound(&self, compound: NonNull<Compound>) -> (usize, Finished) {
         // SAFETY: the operation lives until it is dropped below. The reference is shared, because `watch` may hold another
         // one, and the lock on the parts, until the operation is removed from the list.

@@ -145,7 +145,7 @@ impl Compounds {
         for at in all.values() {
             // SAFETY: operations live until they are removed from the list, which is locked.
             let parts = unsafe { at.as_ref() }.parts.try_lock();
-            // A transfer whose parts are in use is told at the next check.
+            // A transfer whose parts are in use is reported at the next check.
             if let Ok(mut parts) = parts
                 && let Parts::Striped(stripe) = &mut *parts
                 && stripe.pass(passed, others)
@@ -161,7 +161,7 @@ impl Drop for Compounds {
     fn drop(&mut self) {
         for compound in std::mem::take(&mut self.0.lock().all).into_values() {
             // SAFETY: `begin_compound` made the pointer with Box::leak, and the operation was not removed. The transport
-            // closes, so no callback follows the pointer any more.
+            // closes, so no callback follows the pointer later.
             drop(unsafe { Box::from_raw(compound.as_ptr()) });
         }
     }

@@ -40,7 +40,7 @@ pub(crate) struct Stripe {
     pub(super) lanes: [Option<Lane>; MAX_RAILS],
     pub(super) pieces: [Option<Piece>; MAX_RAILS * DEPTH],
     pub(super) control: Control,
-    /// Control operations write what they get into this word.
+    /// The word that receives the results of control operations.
     pub(super) word: Box<AtomicU64>,
     /// Whether an [`Event::Room`] will follow.
     pub(super) called: bool,

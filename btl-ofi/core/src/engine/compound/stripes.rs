@@ -5,9 +5,9 @@
 //! # A rail that fails
 //!
 //! A failed fragment is repeated over the other lanes. After the transfer is complete, the failed rail must not write late
-//! bytes: neither of a get to the local buffer, nor of a put to the target. So this process closes its rail at once. Before
-//! it repeats fragments of a put, it also asks the peer to close the peer's rail (`rails`), and waits until that rail is
-//! closed.
+//! bytes: neither of a get to the local buffer, nor of a put to the target. Therefore this process closes its rail
+//! immediately. Before it repeats fragments of a put, it also asks the peer to close the peer's rail (`rails`), and waits
+//! until that rail is closed.
 //!
 //! A broken connection may report no error for many minutes. So a rail counts as failed, too, if it ends none of its
 //! fragments for some ten seconds while the peer answers over the first interface.

@@ -310,7 +310,7 @@ fn refused_entries_are_named_and_the_others_executed() {
     assert!(memory.is_intact());
 }
 
-/// A message without the key is ignored, whatever its other bytes are and whatever the previous message left in the
+/// A message without the key is ignored, independently of its other bytes and of the previous content of the
 /// buffer.
 #[test]
 fn strangers_are_not_listened_to() {

@@ -1,4 +1,4 @@
-//! Contexts and streams of the driver, and what it says of memory.
+//! Contexts and streams of the driver, and the driver's information about memory.
 
 use std::marker::PhantomData;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};

@@ -1,5 +1,5 @@
-//! Elements that nobody else changes meanwhile: a load and a store change each. Those of neighbours are vector
-//! instructions of the processor, which access every element as a whole, so others may read it meanwhile.
+//! Elements that no other thread changes meanwhile: a load and a store change each. Contiguous elements are changed by
+//! vector instructions, which access every element as a whole, so other threads may read the elements meanwhile.
 
 use super::{Element, Elements, Places, Row, each};
 

@@ -1,6 +1,7 @@
-//! Several elements of a vector by one atomic instruction: compare-and-swap of 16 bytes costs little more than that of
-//! one element, and what an atomic instruction costs is nearly all that a long vector costs. Each element still changes
-//! atomically, also among atomics on it alone: the processor locks the memory that both touch.
+//! One atomic instruction for several elements of a vector: a compare-and-swap of 16 bytes costs little more than a
+//! compare-and-swap of one element, and atomic instructions are nearly the whole cost of a long vector. Each element
+//! still changes atomically, even with respect to atomics on the element alone, because the processor locks the memory
+//! that both access.
 
 use super::Elements;
 

@@ -1,4 +1,4 @@
-//! The execution of an apply: the one function that changes its elements, whichever carrier brings it.
+//! The execution of an apply: one function changes its elements, for every carrier.
 
 mod copies;
 

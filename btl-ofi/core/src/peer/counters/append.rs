@@ -1,5 +1,5 @@
 //! Appends to the file that the user named (`btl_ofi_stats_file`). The file may lie in a folder like `/tmp`, where another
-//! user may have put something else under the name. The file must not grow without limit.
+//! user may have made another object with this name. The file must not grow without limit.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Write};

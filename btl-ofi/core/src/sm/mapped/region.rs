@@ -101,7 +101,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: `map` made the mapping with this start and size, and nothing uses it any more.
+        // SAFETY: `map` made the mapping with this start and size, and no code uses it now.
         if let Err(e) = unsafe { sys::unmap(self.start, self.size) } {
             tracing::warn!("{} bytes of a peer stay mapped: {e}", self.size);
         }

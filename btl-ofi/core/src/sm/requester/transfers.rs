@@ -100,8 +100,8 @@ const FRAGMENT: usize = 8 * 1024;
 const FRAGMENT_POLLS: u32 = 32;
 
 impl Requester {
-    /// Whether to try the ring for a put or get. If not, CMA makes the transfer: at once if this is the `last` question for
-    /// it, otherwise on a path that asks again.
+    /// Whether to try the ring for a put or get. If not, CMA makes the transfer: immediately if this is the `last` check
+    /// for the transfer, otherwise on a path that checks again.
     #[inline]
     pub(crate) fn tries_ring(&mut self, last: impl FnOnce() -> bool) -> bool {
         self.tuning.ring_backoff.tries(last)

@@ -1,5 +1,4 @@
-//! Changes of elements on copies, by which the responder changes what no atomic does, and elements that lie in several
-//! blocks.
+//! Changes of elements on copies, for changes that no atomic makes, and for elements that lie in several blocks.
 
 use std::iter::{self, Empty};
 use std::mem::MaybeUninit;

@@ -326,7 +326,7 @@ fn words_of_transfers_are_not_torn() {
     });
 }
 
-/// Tests each row of the rule. The calls of the user's function show who changed an element.
+/// Tests each row of the rule. The calls of the user's function show which code changed an element.
 #[test]
 fn size_and_alignment_choose_who_changes_an_element() {
     // Each row has the change, the first byte, the number of bytes, the calls of the function, and

@@ -159,7 +159,7 @@ impl Target {
         if let Receiver::Stranger(address) = std::mem::take(&mut answer.receiver)
             && let Err(e) = self.addresses.remove(address)
         {
-            tracing::warn!("the address of an origin that sent a question could not be removed: {e}");
+            tracing::warn!("the address of an asking origin could not be removed: {e}");
         }
         let free = &mut self.free_answers;
         if free.spare.len() < SPARE {

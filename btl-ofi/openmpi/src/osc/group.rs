@@ -12,7 +12,7 @@ use crate::osc::transport::Opened;
 
 /// Bytes that one exchange carries of each rank. A rank with more bytes makes a second exchange
 /// necessary.
-const ONE_EXCHANGE: usize = 256 - LENGTH;
+const ONE_EXCHANGE: usize = 320 - LENGTH;
 /// Bytes of the number of bytes before them.
 const LENGTH: usize = 4;
 

@@ -10,7 +10,7 @@ use super::waiter::Waiter;
 use super::watch::Watch;
 use crate::base::{CombineFn, combine_elements};
 use crate::transport::{Failures, Transport};
-use crate::win::{Dropped, TableChoice, WindowHooks};
+use crate::win::{Arena, Dropped, TableChoice, WindowHooks};
 
 /// What windows get unless their info says otherwise.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +33,7 @@ pub struct Context {
     pub(crate) threads: ThreadLevel,
     pub(crate) defaults: Defaults,
     pub(crate) hooks: WindowHooks,
+    pub(crate) arena: Arc<Arena>,
     pub(crate) dropped: Dropped,
 }
 
@@ -56,6 +57,7 @@ impl Context {
             threads,
             defaults: Defaults::default(),
             hooks: WindowHooks::default(),
+            arena: Arc::default(),
             dropped: Dropped::default(),
         }
     }

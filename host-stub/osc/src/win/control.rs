@@ -5,12 +5,13 @@
 //! the processor. The owner only loads such words, and updates them through the transport like every other rank.
 //! Peers use gets to read words that only the owner writes (attached regions, and the owner's messages to peers).
 
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use plugin_api::{Access, Handle};
+use plugin_api::Handle;
 
-use crate::base::Pages;
-use crate::transport::{Registration, Transport, TransportError};
+use super::arena::{Arena, ArenaError, Place};
+use crate::transport::{Registration, Transport};
 
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;
@@ -105,61 +106,53 @@ impl ControlPlan {
 /// This rank's control block.
 pub(super) struct Control {
     plan: ControlPlan,
-    // Before `pages`: fields drop in this order, and a registration must not outlive its memory.
-    /// None for a window that is synchronised otherwise.
-    registration: Option<Registration>,
-    pages: Pages,
+    base: *mut u8,
+    /// The handle of the memory that holds the block; null if no other rank reaches it.
+    handle: *mut Handle,
+    /// None once the block was withdrawn.
+    place: Option<Place>,
 }
 
-/// Why there is no control block.
-pub(super) enum ControlError {
-    /// No memory of that many bytes.
-    Memory(usize),
-    /// The transport refused to register it.
-    Transport(TransportError),
-}
-
-impl std::fmt::Display for ControlError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            ControlError::Memory(bytes) => write!(f, "no memory for {bytes} B of control block"),
-            ControlError::Transport(error) => write!(f, "control block: {error}"),
-        }
-    }
-}
+// SAFETY: the pointers name the block and a registration, which live as long as `place`; the block is reached by
+// atomics only.
+unsafe impl Send for Control {}
+// SAFETY: as for Send.
+unsafe impl Sync for Control {}
 
 impl Control {
-    pub(super) fn new(transport: &Transport, plan: ControlPlan) -> Result<Control, ControlError> {
-        let bytes = plan.bytes();
-        let pages = Pages::new(bytes).ok_or(ControlError::Memory(bytes))?;
-        let access = Access::LOCAL_WRITE
-            | Access::REMOTE_READ
-            | Access::REMOTE_WRITE
-            | Access::REMOTE_ATOMIC;
-        // SAFETY: the pages live until after the registration ends (field order above), and all
-        // that reads them expects peers to change them.
-        let registration = unsafe { transport.register(pages.base(), bytes, access) }
-            .map_err(ControlError::Transport)?;
-        Ok(Control {
+    /// A block that other ranks reach.
+    pub(super) fn new(
+        arena: &Arc<Arena>,
+        transport: &Transport,
+        plan: ControlPlan,
+    ) -> Result<Control, ArenaError> {
+        Ok(Control::at(
             plan,
-            registration: Some(registration),
-            pages,
-        })
+            Arena::take(arena, transport, plan.bytes())?,
+        ))
     }
 
     /// A block that no other rank reaches, for windows that are synchronised otherwise.
-    pub(super) fn unused(plan: ControlPlan) -> Result<Control, ControlError> {
-        let bytes = plan.bytes();
-        Ok(Control {
-            plan,
-            registration: None,
-            pages: Pages::new(bytes).ok_or(ControlError::Memory(bytes))?,
-        })
+    pub(super) fn unused(plan: ControlPlan) -> Result<Control, ArenaError> {
+        Ok(Control::at(plan, Place::apart(plan.bytes())?))
     }
 
-    /// Ends the registration; the memory stays.
+    fn at(plan: ControlPlan, place: Place) -> Control {
+        Control {
+            plan,
+            base: place.base(),
+            handle: place
+                .registration()
+                .map_or(std::ptr::null_mut(), Registration::handle_ptr),
+            place: Some(place),
+        }
+    }
+
+    /// Leaves the block to peers that may still change it: the memory stays for good, and is no other window's.
     pub(super) fn withdraw(&mut self) {
-        self.registration = None;
+        if let Some(place) = self.place.take() {
+            place.leave();
+        }
     }
 
     pub(super) fn plan(&self) -> &ControlPlan {
@@ -168,33 +161,40 @@ impl Control {
 
     /// Its address, and its handle if other ranks reach it.
     pub(super) fn card(&self) -> (u64, Vec<u8>) {
-        let handle = self.registration.as_ref();
+        let registration = self.place.as_ref().and_then(Place::registration);
         (
-            self.pages.base() as u64,
-            handle.map_or(Vec::new(), |handle| handle.handle_bytes().to_vec()),
+            self.base as u64,
+            registration.map_or(Vec::new(), |it| it.handle_bytes().to_vec()),
         )
     }
 
     /// The handle of the block, for results that land in its scratch.
+    #[inline]
     pub(super) fn handle(&self) -> *mut Handle {
-        self.registration
-            .as_ref()
-            .map_or(std::ptr::null_mut(), Registration::handle_ptr)
+        self.handle
     }
 
     /// A word of this rank's block.
     #[inline]
     pub(super) fn word(&self, word: Word) -> &AtomicU64 {
         let index = word.0.min(self.plan.words - 1);
-        // SAFETY: the index is inside the block, which is page-aligned, zeroed and lives as long
+        // SAFETY: the index is inside the block, which is aligned to lines, zeroed and lives as long
         // as `self`. Peers write it from outside the process's view, as to any shared memory:
         // loads are atomic and see whole words, which providers write with single stores.
-        unsafe { AtomicU64::from_ptr(self.pages.base().cast::<u64>().add(index)) }
+        unsafe { AtomicU64::from_ptr(self.base.cast::<u64>().add(index)) }
     }
 
     /// The address of a word of this rank's block.
     pub(super) fn address(&self, word: Word) -> *mut u64 {
         self.word(word).as_ptr()
+    }
+}
+
+impl Drop for Control {
+    fn drop(&mut self) {
+        if let Some(place) = self.place.take() {
+            place.give_back();
+        }
     }
 }
 

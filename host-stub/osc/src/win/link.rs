@@ -89,6 +89,8 @@ impl Link {
     /// What every rank gives when a window is made, in the order of the ranks. Collective.
     pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
         let all = self.members.allgather(mine).map_err(|reason| {
+            // Ranks for which the exchange succeeded may make the window.
+            self.context.arena.spoil();
             Box::new(WinError::Job {
                 call: "window creation",
                 reason,

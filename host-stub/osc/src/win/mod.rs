@@ -8,6 +8,7 @@
 //! No code here knows a provider; the transport reports the differences between providers.
 
 mod agreement;
+mod arena;
 mod blocking;
 mod bounce;
 mod btl;
@@ -63,6 +64,7 @@ mod window;
 pub use plugin_api::Datatype;
 
 pub use crate::base::{Op, combine, type_name};
+pub(crate) use arena::Arena;
 pub use control::COUNTERS;
 pub use custom::{Custom, CustomOp};
 pub use dynamic::keeping::is_kept;

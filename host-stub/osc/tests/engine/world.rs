@@ -72,7 +72,10 @@ pub(super) struct World {
     /// Whether ranks may share memory.
     beside: bool,
     carried: Carried,
-    keys: AtomicU64,
+    /// The next key: registrations so far, and one.
+    pub(super) keys: AtomicU64,
+    /// Address of the word that was changed last.
+    pub(super) changed_word: AtomicU64,
     /// Address and bytes of each region, by its key.
     regions: Mutex<HashMap<u64, (u64, usize)>>,
     /// The number of the exchange, and what the ranks gave.
@@ -107,6 +110,7 @@ impl World {
             beside,
             carried,
             keys: AtomicU64::new(1),
+            changed_word: AtomicU64::new(0),
             regions: Mutex::default(),
             exchange: Mutex::new(Exchange {
                 given: vec![None; size],
@@ -372,6 +376,8 @@ unsafe fn change(
     // SAFETY: as in `put`; words are aligned.
     unsafe {
         let (key, to) = (key(handle), At(result.cast()));
+        let world = &sim(module).world;
+        world.changed_word.store(remote, Ordering::Relaxed);
         post_ordered(
             order,
             (module, endpoint),

@@ -41,7 +41,11 @@ pub(in crate::win) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
 
 pub(in crate::win) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
     let endpoint = link.members.endpoint(rank);
-    let endpoint = endpoint.map_err(|reason| Box::new(WinError::Creation { rank, reason }))?;
+    let endpoint = endpoint.map_err(|reason| {
+        // The other ranks do not know, and make the window.
+        link.context.arena.spoil();
+        Box::new(WinError::Creation { rank, reason })
+    })?;
     let alone = link.context.threads < ThreadLevel::Multiple;
     Ok(Peer::new(rank, endpoint, offer, alone))
 }

@@ -414,6 +414,7 @@ fn own_part(
         _ => 0,
     };
     let plan = ControlPlan::new(link.size, regions, SLOTS);
-    let control = Control::new(&link.transport, plan).map_err(|error| error.to_string())?;
+    let control = Control::new(&link.context.arena, &link.transport, plan)
+        .map_err(|error| error.to_string())?;
     Ok((exposed, control))
 }

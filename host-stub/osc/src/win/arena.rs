@@ -1,0 +1,222 @@
+//! Registered memory for the control blocks of a process's windows. A chunk is registered once and holds the blocks of several
+//! windows, and a freed window's block serves the next window. So most windows register only their own memory.
+//!
+//! Reuse is safe because [`free`](super::Window::free) returns only when no rank has an operation under way that changes the
+//! block: operations and releases of locks are complete before the barrier, and every signal meant for this rank has arrived.
+//! Blocks are not reused
+//! - if their window was dropped without `free`: a rank that others believe lost may still change them;
+//! - after an exchange of a creation failed here: other ranks may have made that window.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use plugin_api::Access;
+
+use crate::base::Pages;
+use crate::transport::{Registration, Transport, TransportError};
+
+/// Bytes of a chunk, unless a single block has more: blocks of eight windows of few ranks.
+const CHUNK: usize = 16 << 10;
+/// Blocks begin at multiples of this, so that no two share a cache line.
+const ALIGNMENT: usize = 64;
+
+/// Memory that is registered once.
+struct Chunk {
+    registration: Option<Registration>,
+    pages: Option<Pages>,
+    /// Whether peers may change it even after the registration has ended.
+    stays: AtomicBool,
+}
+
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // First: a registration must not outlive its memory.
+        self.registration = None;
+        if self.stays.load(Ordering::Relaxed) {
+            std::mem::forget(self.pages.take());
+        }
+    }
+}
+
+/// Why there is no block.
+pub(super) enum ArenaError {
+    /// No memory of that many bytes.
+    Memory(usize),
+    /// The transport refused to register it.
+    Transport(TransportError),
+}
+
+impl std::fmt::Display for ArenaError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ArenaError::Memory(bytes) => write!(f, "no memory for {bytes} B of control block"),
+            ArenaError::Transport(error) => write!(f, "control block: {error}"),
+        }
+    }
+}
+
+/// A part of a chunk.
+struct Block {
+    chunk: Arc<Chunk>,
+    base: *mut u8,
+    bytes: usize,
+}
+
+// SAFETY: memory of the chunk, which nobody uses while the block is free.
+unsafe impl Send for Block {}
+
+#[derive(Default)]
+struct State {
+    /// The chunk that has room, and how many of its bytes are given away.
+    open: Option<(Arc<Chunk>, usize)>,
+    /// Bytes of that chunk.
+    bytes: usize,
+    /// Blocks of freed windows, by their bytes.
+    free: HashMap<usize, Vec<Block>>,
+    /// Whether blocks that are given back are kept from further use.
+    spoiled: bool,
+}
+
+/// The control blocks of a process's windows.
+#[derive(Default)]
+pub(crate) struct Arena(Mutex<State>);
+
+impl Arena {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A zeroed block of at least so many bytes.
+    pub(super) fn take(
+        arena: &Arc<Arena>,
+        transport: &Transport,
+        bytes: usize,
+    ) -> Result<Place, ArenaError> {
+        let bytes = bytes.next_multiple_of(ALIGNMENT);
+        let mut state = arena.lock();
+        let block = match state.free.get_mut(&bytes).and_then(Vec::pop) {
+            Some(block) => {
+                // SAFETY: the block has these bytes, and no rank has an operation on it under way.
+                unsafe { block.base.write_bytes(0, bytes) };
+                block
+            }
+            None => state.carve(transport, bytes)?,
+        };
+        Ok(Place {
+            block,
+            arena: Some(Arc::clone(arena)),
+        })
+    }
+
+    /// Blocks that are given back from now on serve no other window.
+    pub(super) fn spoil(&self) {
+        self.lock().spoiled = true;
+    }
+
+    fn give_back(&self, block: Block) {
+        let mut state = self.lock();
+        match state.spoiled {
+            true => block.stay(),
+            false => state.free.entry(block.bytes).or_default().push(block),
+        }
+    }
+}
+
+impl State {
+    /// A block that no window had.
+    fn carve(&mut self, transport: &Transport, bytes: usize) -> Result<Block, ArenaError> {
+        let (chunk, at) = match self.open.take() {
+            Some((chunk, used)) if self.bytes - used >= bytes => (chunk, used),
+            _ => {
+                self.bytes = bytes.max(CHUNK);
+                (Arc::new(Chunk::registered(transport, self.bytes)?), 0)
+            }
+        };
+        let block = Block::of(&chunk, at, bytes);
+        self.open = Some((chunk, at + bytes));
+        Ok(block)
+    }
+}
+
+impl Chunk {
+    fn new(bytes: usize) -> Result<Chunk, ArenaError> {
+        Ok(Chunk {
+            registration: None,
+            pages: Some(Pages::new(bytes).ok_or(ArenaError::Memory(bytes))?),
+            stays: AtomicBool::new(false),
+        })
+    }
+
+    fn registered(transport: &Transport, bytes: usize) -> Result<Chunk, ArenaError> {
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_ATOMIC;
+        let mut chunk = Chunk::new(bytes)?;
+        // SAFETY: the pages live until after the registration ends (`drop`), and all that reads them expects peers to
+        // change them.
+        let registration = unsafe { transport.register(chunk.base(), bytes, access) };
+        chunk.registration = Some(registration.map_err(ArenaError::Transport)?);
+        Ok(chunk)
+    }
+
+    fn base(&self) -> *mut u8 {
+        self.pages
+            .as_ref()
+            .map_or(std::ptr::null_mut(), Pages::base)
+    }
+}
+
+impl Block {
+    fn of(chunk: &Arc<Chunk>, at: usize, bytes: usize) -> Block {
+        Block {
+            base: chunk.base().wrapping_add(at),
+            chunk: Arc::clone(chunk),
+            bytes,
+        }
+    }
+
+    /// Peers may change it at any time, so its memory is never freed.
+    fn stay(&self) {
+        self.chunk.stays.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The block of one window.
+pub(super) struct Place {
+    block: Block,
+    /// None for memory of its own.
+    arena: Option<Arc<Arena>>,
+}
+
+impl Place {
+    /// Memory of its own, which is not registered.
+    pub(super) fn apart(bytes: usize) -> Result<Place, ArenaError> {
+        Ok(Place {
+            block: Block::of(&Arc::new(Chunk::new(bytes)?), 0, bytes),
+            arena: None,
+        })
+    }
+
+    pub(super) fn base(&self) -> *mut u8 {
+        self.block.base
+    }
+
+    /// The registration of the memory around the block.
+    pub(super) fn registration(&self) -> Option<&Registration> {
+        self.block.chunk.registration.as_ref()
+    }
+
+    /// Gives the block back: no rank changes it any more.
+    pub(super) fn give_back(self) {
+        if let Some(arena) = self.arena {
+            arena.give_back(self.block);
+        }
+    }
+
+    /// Leaves the block as it is, for good.
+    pub(super) fn leave(self) {
+        self.block.stay();
+    }
+}

@@ -16,7 +16,7 @@ use plugin_api::Access;
 use crate::base::Pages;
 use crate::transport::{Registration, Transport, TransportError};
 
-/// Bytes of a chunk, unless a single block has more: blocks of eight windows of few ranks.
+/// Bytes of a chunk: blocks of eight windows of few ranks. A block of more than a quarter of it has a chunk of its own.
 const CHUNK: usize = 16 << 10;
 /// Blocks begin at multiples of this, so that no two share a cache line.
 const ALIGNMENT: usize = 64;
@@ -70,8 +70,6 @@ unsafe impl Send for Block {}
 struct State {
     /// The chunk that has room, and how many of its bytes are given away.
     open: Option<(Arc<Chunk>, usize)>,
-    /// Bytes of that chunk.
-    bytes: usize,
     /// Blocks of freed windows, by their bytes.
     free: HashMap<usize, Vec<Block>>,
     /// Whether blocks that are given back are kept from further use.
@@ -126,12 +124,13 @@ impl Arena {
 impl State {
     /// A block that no window had.
     fn carve(&mut self, transport: &Transport, bytes: usize) -> Result<Block, ArenaError> {
+        if bytes > CHUNK / 4 {
+            let chunk = Arc::new(Chunk::registered(transport, bytes)?);
+            return Ok(Block::of(&chunk, 0, bytes));
+        }
         let (chunk, at) = match self.open.take() {
-            Some((chunk, used)) if self.bytes - used >= bytes => (chunk, used),
-            _ => {
-                self.bytes = bytes.max(CHUNK);
-                (Arc::new(Chunk::registered(transport, self.bytes)?), 0)
-            }
+            Some((chunk, used)) if CHUNK - used >= bytes => (chunk, used),
+            _ => (Arc::new(Chunk::registered(transport, CHUNK)?), 0),
         };
         let block = Block::of(&chunk, at, bytes);
         self.open = Some((chunk, at + bytes));

@@ -125,20 +125,10 @@ impl RmaOp<'_> {
 impl Window {
     #[inline(always)]
     pub(super) fn peer(&self, call: &'static str, rank: usize) -> WinResult<&Peer> {
-        match self.parts.peers.get(rank) {
+        match self.parts.peers.made(rank) {
             Some(peer) => Ok(peer),
-            None => Err(self.no_such_rank(call, rank)),
+            None => self.parts.peers.make(call, rank),
         }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn no_such_rank(&self, call: &'static str, rank: usize) -> Box<WinError> {
-        Box::new(WinError::NoSuchRank {
-            call,
-            rank,
-            size: self.link.size,
-        })
     }
 
     /// Resolves where a target's elements are, and refuses what lies outside the target's memory.

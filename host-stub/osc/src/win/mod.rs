@@ -43,6 +43,7 @@ mod parts;
 mod peer;
 #[cfg(test)]
 mod peer_hostile;
+mod peers;
 mod pending;
 #[cfg(test)]
 mod pending_tests;

@@ -9,7 +9,7 @@ use super::busy::BusyPeers;
 use super::control::Control;
 use super::dynamic::refused::Refused;
 use super::dynamic::regions::Attached;
-use super::peer::Peer;
+use super::peers::Peers;
 use super::pending::Pending;
 use super::request::request_state::RequestPool;
 use super::shm::shared::Shared;
@@ -115,9 +115,7 @@ pub(super) struct Parts {
     /// The segment, if all ranks of the window share it.
     pub(super) shared: Option<Shared>,
     pub(super) attached: Attached,
-    pub(super) peers: Box<[Peer]>,
-    /// The device of each rank's memory, from the rank's info.
-    pub(super) devices: Box<[i32]>,
+    pub(super) peers: Peers,
     pub(super) slots: Slots,
     pub(super) requests: RequestPool,
     pub(super) packed: PackedBytes,

@@ -40,14 +40,11 @@ impl Window {
 
 pub(super) fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<SharedPart> {
     let call = "shared_query";
-    let peers = &window.parts.peers;
-    let peer = match rank {
-        Some(rank) => window.peer(call, rank)?,
-        None => match peers.iter().find(|peer| peer.limit > 0) {
-            Some(peer) => peer,
-            None => window.peer(call, 0)?,
-        },
+    let first = || {
+        let mut sizes = window.parts.peers.sizes();
+        sizes.position(|(len, _)| len > 0).unwrap_or(0)
     };
+    let peer = window.peer(call, rank.unwrap_or_else(first))?;
     match peer.mapped {
         Some(base) if window.kind != WindowKind::Dynamic => Ok(SharedPart {
             base: base as *mut u8,
@@ -74,13 +71,7 @@ pub(super) fn get_info(window: &Window) -> WinResult<Info> {
     let asked = &window.info;
     let mut info = Info::of(window.rules.now().hints())
         .with_table(window.table_name.parse()?)
-        .with_device(
-            parts
-                .devices
-                .get(window.link.rank)
-                .copied()
-                .unwrap_or(asked.device),
-        );
+        .with_device(parts.peers.device(window.link.rank).unwrap_or(asked.device));
     if let Some(segment) = segment {
         info.set("host_win_huge_pages", &segment.is_huge().to_string())?;
     }
@@ -121,8 +112,7 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
         }
     }
     let rules = InForce::of(first.unwrap_or_default());
-    let ranks = window.parts.peers.iter();
-    if let Some((rank, reason)) = rules.refusal(ranks.map(|peer| (peer.limit, peer.unit))) {
+    if let Some((rank, reason)) = rules.refusal(window.parts.peers.sizes()) {
         return refuse(rank, &reason);
     }
     window.rules.change(rules);

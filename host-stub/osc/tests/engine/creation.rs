@@ -1,11 +1,13 @@
-//! What a window's creation takes: registrations and control blocks.
+//! What a window's creation takes: registrations, control blocks, and bytes of each rank.
 
-use std::sync::Arc;
+use std::alloc::{GlobalAlloc, Layout as AllocLayout, System};
+use std::cell::Cell;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 
 use osc_engine::door::{Context, Group, Members};
 use osc_engine::transport::EndpointRef;
-use osc_engine::win::{Assertion, LockKind, Window};
+use osc_engine::win::{Assertion, LockKind, WinResult, Window};
 
 use crate::members;
 use crate::world::{Rank, World, on_world};
@@ -19,36 +21,97 @@ fn create(rank: &Arc<Rank>, memory: &mut [u64]) -> Window {
     unsafe { Window::create(members(rank), base, bytes, 8) }.unwrap()
 }
 
-/// A group of one rank, whose exchanges fail.
-struct Failing(Arc<Rank>);
+/// Counts the bytes that each thread has allocated and not given back.
+struct Counting;
 
-impl Group for Failing {
+thread_local! {
+    static BYTES: Cell<isize> = const { Cell::new(0) };
+}
+
+// SAFETY: the system's allocator, called as this one is.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
+        BYTES.set(BYTES.get() + layout.size() as isize);
+        // SAFETY: as the caller's.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: AllocLayout) {
+        BYTES.set(BYTES.get() - layout.size() as isize);
+        // SAFETY: as the caller's.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Bytes that a call allocates and keeps, and what it returns.
+fn kept<T>(call: impl FnOnce() -> T) -> (isize, T) {
+    let before = BYTES.get();
+    let result = call();
+    (BYTES.get() - before, result)
+}
+
+/// One rank, and what the exchanges among it and others come to.
+struct Scripted {
+    rank: Arc<Rank>,
+    size: usize,
+    /// What all ranks give; none: the exchange fails.
+    all: Option<Vec<Vec<u8>>>,
+    /// What this rank gave.
+    gave: Mutex<Vec<u8>>,
+}
+
+impl Scripted {
+    fn new(rank: &Arc<Rank>, size: usize, all: Option<Vec<Vec<u8>>>) -> Arc<Scripted> {
+        Arc::new(Scripted {
+            rank: Arc::clone(rank),
+            size,
+            all,
+            gave: Mutex::default(),
+        })
+    }
+
+    /// A window of memory that outlives it.
+    fn create(self: &Arc<Self>, memory: &mut [u64]) -> WinResult<Window> {
+        let group = Members::new(Arc::clone(self) as Arc<dyn Group>);
+        let (base, bytes) = (memory.as_mut_ptr().cast(), size_of_val(memory));
+        // SAFETY: as in `create`.
+        unsafe { Window::create(group, base, bytes, 8) }
+    }
+}
+
+impl Group for Scripted {
     fn context(&self) -> &Arc<Context> {
-        self.0.context()
+        self.rank.context()
     }
 
     fn rank(&self) -> usize {
-        self.0.rank()
+        self.rank.rank()
     }
 
     fn size(&self) -> usize {
-        self.0.size()
+        self.size
     }
 
     fn process(&self, rank: usize) -> u64 {
-        self.0.process(rank)
+        self.rank.process(rank)
     }
 
     fn endpoint(&self, rank: usize) -> Result<EndpointRef, String> {
-        self.0.endpoint(rank)
+        self.rank.endpoint(rank)
     }
 
     fn node(&self, rank: usize) -> u32 {
-        self.0.node(rank)
+        self.rank.node(rank)
     }
 
-    fn allgather(&self, _mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
-        Err("another rank is lost".to_owned())
+    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        *self.gave.lock().unwrap() = mine.to_vec();
+        self.all
+            .clone()
+            .ok_or_else(|| "another rank is lost".to_owned())
     }
 }
 
@@ -138,12 +201,53 @@ fn a_block_that_peers_may_still_change_serves_no_other_window() {
         last.free().unwrap();
 
         // After a failed exchange other ranks may have the window, with the block of the last one.
-        let failing = Members::new(Arc::new(Failing(Arc::clone(rank))));
-        let (base, bytes) = (fifth.as_mut_ptr().cast(), size_of_val(fifth));
-        // SAFETY: the memory outlives the window, which is not made.
-        unsafe { Window::create(failing, base, bytes, 8) }.unwrap_err();
+        let failing = Scripted::new(rank, 1, None);
+        failing.create(fifth).unwrap_err();
         let after = create(rank, sixth);
         assert_ne!(word(&after), next_word);
         after.free().unwrap();
     });
+}
+
+/// Bytes that a window among `size` ranks takes, and then a lock of each of them.
+fn bytes_among(size: usize) -> (isize, isize) {
+    let world = World::new(size, false);
+    // What other ranks would give, from processes of their own: their addresses and keys differ.
+    let mut memory = vec![[0u64; 4]; size];
+    let mut ranks = Vec::new();
+    let mut all = Vec::new();
+    for (number, memory) in memory.iter_mut().enumerate() {
+        let rank = Rank::new(&world, number, 1);
+        let other = Scripted::new(&rank, size, None);
+        other.create(memory).unwrap_err();
+        all.push(std::mem::take(&mut *other.gave.lock().unwrap()));
+        ranks.push(rank);
+    }
+    let group = Scripted::new(&ranks[0], size, Some(all));
+    let (made, window) = kept(|| group.create(&mut memory[0]).unwrap());
+    let (used, ()) = kept(|| {
+        for rank in 0..size {
+            window
+                .lock(LockKind::Shared, rank, Assertion::NOCHECK)
+                .unwrap();
+            window.unlock(rank).unwrap();
+        }
+    });
+    // The other ranks never come to free it.
+    drop(window);
+    (made, used)
+}
+
+#[test]
+fn a_rank_takes_few_bytes_of_a_window_and_more_once_it_is_used() {
+    let (few, few_used) = bytes_among(2);
+    for size in [64, 256, 1000] {
+        let (many, many_used) = bytes_among(size);
+        let each = |many: isize, few: isize| (many - few) as f64 / (size - 2) as f64;
+        let (made, used) = (each(many, few), each(many_used, few_used));
+        println!("{size} ranks: a window takes {made:.1} B of each, {used:.1} B once it is used");
+        // A pointer, four numbers (addresses and keys), a word of the control block, a byte. A handle has one number here.
+        assert!(made <= 56.0, "{size} ranks: {made:.1} B each");
+        assert!(used <= 264.0, "{size} ranks: {used:.1} B each");
+    }
 }

@@ -180,7 +180,7 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
     let rank = window.link.rank;
     let mut outcome = flush_all(window, call);
     debug_assert!(
-        outcome.is_err() || window.parts.peers.iter().all(Peer::is_settled),
+        outcome.is_err() || window.parts.peers.all_made().all(Peer::is_settled),
         "an operation was counted for a peer that is not listed"
     );
     // Completes notifications of posts, and releases of locks, that nobody waited for: they arrive before the barrier.

@@ -15,6 +15,7 @@ use crate::win::error::WinError;
 use crate::win::layout::Segment;
 use crate::win::link::Link;
 use crate::win::peer::Peer;
+use crate::win::peers::Peers;
 use crate::win::pending::{Cell, KeptBack};
 
 /// Number of targets that accumulates can be gathered for at a time.
@@ -96,9 +97,9 @@ impl Gathers {
     }
 
     /// As [`send`](Self::send), for all ranks.
-    pub(super) fn send_all(&self, link: &Link, call: &'static str, peers: &[Peer]) {
+    pub(super) fn send_all(&self, link: &Link, call: &'static str, peers: &Peers) {
         for place in self.places.get().into_iter().flatten() {
-            if let Some(peer) = place.holds.rank().and_then(|rank| peers.get(rank)) {
+            if let Some(peer) = place.holds.rank().and_then(|rank| peers.made(rank)) {
                 place.send(link, call, peer);
             }
         }

@@ -196,11 +196,11 @@ impl Window {
     ) -> WinResult<()> {
         let (peers, busy) = (&self.parts.peers, &self.parts.sync.busy);
         let ranks = busy.unsettled(|rank| {
-            let peer = peers.get(rank)?;
+            let peer = peers.made(rank)?;
             Some((&peer.listed, peer.is_settled()))
         });
         let mut outcome = Ok(());
-        for peer in ranks.iter().filter_map(|rank| peers.get(*rank)) {
+        for peer in ranks.iter().filter_map(|rank| peers.made(*rank)) {
             outcome = outcome.and(visit(peer));
         }
         busy.give_back(ranks);
@@ -308,9 +308,9 @@ impl Window {
             Some(rank) => self
                 .parts
                 .peers
-                .get(rank)
+                .made(rank)
                 .is_some_and(|peer| !is_idle(peer)),
-            None => !self.parts.peers.iter().all(is_idle),
+            None => !self.parts.peers.all_made().all(is_idle),
         };
         // Operations of a dynamic window may have ended since the program last asked.
         self.parts.sync.count_completion();

@@ -3,19 +3,15 @@
 
 use std::mem::ManuallyDrop;
 
-use plugin_api::ThreadLevel;
-
 use crate::win::bounce::PackedBytes;
 use crate::win::btl;
 use crate::win::btl::gathers::Gathers;
 use crate::win::control::Control;
-use crate::win::create::intent::Intent;
 use crate::win::dynamic::attempts;
 use crate::win::dynamic::completing;
 use crate::win::dynamic::refused::Refused;
 use crate::win::dynamic::regions::Attached;
 use crate::win::epoch::Epochs;
-use crate::win::error::{WinError, WinResult};
 use crate::win::hints::Rules;
 use crate::win::hooks::Layers;
 use crate::win::info::Resolved;
@@ -23,7 +19,8 @@ use crate::win::kind::WindowKind;
 use crate::win::link::Link;
 use crate::win::near;
 use crate::win::parts::{Exposed, Parts, SyncState};
-use crate::win::peer::{Offer, Peer, Reach};
+use crate::win::peer::Reach;
+use crate::win::peers::{Card, Peers};
 use crate::win::request::request_state::RequestPool;
 use crate::win::shm::shared::Shared;
 use crate::win::slots::Slots;
@@ -31,23 +28,12 @@ use crate::win::table::RmaTable;
 use crate::win::types::TypeTable;
 use crate::win::window::Window;
 
-pub(in crate::win) fn table_for(peers: &[Peer]) -> (RmaTable, &'static str) {
-    if peers.iter().all(|peer| peer.reach == Reach::Transport) {
+pub(in crate::win) fn table_for(cards: &[Card]) -> (RmaTable, &'static str) {
+    if cards.iter().all(|card| card.reach == Reach::Transport) {
         (btl::TABLE, "btl")
     } else {
         (near::TABLE, "mixed")
     }
-}
-
-pub(in crate::win) fn peer(link: &Link, rank: usize, offer: &Offer) -> WinResult<Peer> {
-    let endpoint = link.members.endpoint(rank);
-    let endpoint = endpoint.map_err(|reason| {
-        // The other ranks do not know, and make the window.
-        link.context.arena.spoil();
-        Box::new(WinError::Creation { rank, reason })
-    })?;
-    let alone = link.context.threads < ThreadLevel::Multiple;
-    Ok(Peer::new(rank, endpoint, offer, alone))
 }
 
 /// The parts of a window that differ between tables.
@@ -55,13 +41,7 @@ pub(in crate::win) struct Pieces {
     pub(in crate::win) exposed: Exposed,
     pub(in crate::win) control: Control,
     pub(in crate::win) shared: Option<Shared>,
-    pub(in crate::win) peers: Vec<Peer>,
-    pub(in crate::win) devices: Box<[i32]>,
-}
-
-/// The device of each rank's memory.
-pub(in crate::win) fn devices(intents: &[Intent]) -> Box<[i32]> {
-    intents.iter().map(|intent| intent.device).collect()
+    pub(in crate::win) cards: Vec<Card>,
 }
 
 pub(in crate::win) fn assemble(
@@ -74,8 +54,7 @@ pub(in crate::win) fn assemble(
         exposed,
         control,
         shared,
-        peers,
-        devices,
+        cards,
     } = pieces;
     let table = match kind {
         WindowKind::Dynamic => attempts::over(completing::over(table)),
@@ -95,8 +74,7 @@ pub(in crate::win) fn assemble(
             control,
             shared,
             attached: Attached::default(),
-            peers: peers.into(),
-            devices,
+            peers: Peers::new(&link, &cards),
             slots: Slots::new(),
             requests: RequestPool::default(),
             packed: PackedBytes::default(),

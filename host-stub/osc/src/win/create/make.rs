@@ -22,7 +22,7 @@ use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
 use crate::win::control::{Control, ControlPlan};
-use crate::win::create::assemble::{Pieces, assemble, devices, peer, table_for};
+use crate::win::create::assemble::{Pieces, assemble, table_for};
 use crate::win::create::intent::{Intent, classes};
 use crate::win::create::own_part::{device_memory, expose, memory, usable};
 use crate::win::create::share::{Opened, agree, open, owns};
@@ -36,6 +36,7 @@ use crate::win::link::Link;
 use crate::win::lock_words::MOST_RANKS;
 use crate::win::parts::{Exposed, Memory};
 use crate::win::peer::{Offer, Reach, decode, encode};
+use crate::win::peers::Card;
 use crate::win::shm;
 use crate::win::shm::shared::Shared;
 use crate::win::slots::SLOTS;
@@ -232,23 +233,28 @@ fn whole(
 ) -> WinResult<Window> {
     // Peers need the look of a handle, should a layer pass one to the transport: it is refused.
     let handle = vec![0; link.transport.attributes().handle_size];
-    let mut peers = Vec::with_capacity(link.size);
-    for (rank, (intent, part)) in intents.iter().zip(&shared.plan.parts).enumerate() {
-        let offer = Offer {
-            base: shared.segment.at(part.offset) as u64,
-            limit: intent.len,
-            unit: intent.unit,
-            control_base: 0,
-            handle: handle.clone(),
-            control_handle: handle.clone(),
-        };
-        let mut peer = peer(&link, rank, &offer)?;
-        peer.reach = Reach::Mapped(0);
-        peer.mapped = Some(peer.base);
-        peers.push(peer);
-    }
+    let cards = intents
+        .iter()
+        .zip(&shared.plan.parts)
+        .map(|(intent, part)| {
+            let offer = Offer {
+                base: shared.segment.at(part.offset) as u64,
+                limit: intent.len,
+                unit: intent.unit,
+                control_base: 0,
+                handle: handle.clone(),
+                control_handle: handle.clone(),
+            };
+            Card {
+                reach: Reach::Mapped(0),
+                mapped: Some(offer.base),
+                offer,
+                device: intent.device,
+            }
+        });
+    let cards: Vec<Card> = cards.collect();
     let exposed = Exposed {
-        base: peers[link.rank].base as *mut u8,
+        base: cards[link.rank].offer.base as *mut u8,
         len: wanted.source.len(),
         iface: hmem_iface::SYSTEM,
         registration: None,
@@ -262,8 +268,7 @@ fn whole(
             exposed,
             control,
             shared: Some(shared),
-            peers,
-            devices: devices(intents),
+            cards,
         },
     ))
 }
@@ -357,31 +362,33 @@ fn joined(
 ) -> WinResult<Window> {
     let own_class = own_class(&link, classes);
     let handle_size = link.transport.attributes().handle_size;
-    let mut peers = Vec::with_capacity(link.size);
+    let mut cards = Vec::with_capacity(link.size);
     for (rank, blob) in offers.iter().enumerate() {
-        let offer = decode(rank, wanted.kind, handle_size, blob)?;
-        let mut peer = peer(&link, rank, &offer)?;
+        let mut card = Card {
+            offer: decode(rank, wanted.kind, handle_size, blob)?,
+            reach: Reach::Transport,
+            mapped: None,
+            device: intents[rank].device,
+        };
+        let base = card.offer.base;
         let beside = intents[rank].device == HOST && classes[rank] == classes[link.rank];
         if beside {
             let here = mapped.and_then(|mapped| {
                 let at = own_class.binary_search(&rank).ok()?;
                 mapped.get(at)
             });
-            peer.mapped = match rank == link.rank {
-                true => Some(offer.base),
-                false => here.copied(),
-            };
-            peer.reach = match (info.table, here) {
+            card.mapped = here.copied();
+            card.reach = match (info.table, here) {
                 // The transport maps the segment, too.
                 (TableChoice::Btl, _) | (_, None) => Reach::Transport,
                 (_, Some(_)) if rank == link.rank => Reach::Mapped(0),
-                (_, Some(here)) => Reach::Mapped(here.wrapping_sub(offer.base)),
+                (_, Some(here)) => Reach::Mapped(here.wrapping_sub(base)),
             };
         }
-        peers.push(peer);
+        cards.push(card);
     }
     exposed.close_segment();
-    let table = table_for(&peers);
+    let table = table_for(&cards);
     Ok(assemble(
         link,
         (wanted.kind, info),
@@ -390,8 +397,7 @@ fn joined(
             exposed,
             control,
             shared: None,
-            peers,
-            devices: devices(intents),
+            cards,
         },
     ))
 }

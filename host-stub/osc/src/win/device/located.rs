@@ -56,8 +56,8 @@ impl Window {
     /// Whether a rank's memory is known to be of a device; what a rank attached to a dynamic window is
     /// its own affair.
     pub fn is_on_device(&self, rank: usize) -> bool {
-        let device = self.parts.devices.get(rank);
-        device.is_some_and(|device| *device != HOST) && self.kind() != WindowKind::Dynamic
+        let device = self.parts.peers.device(rank);
+        device.is_some_and(|device| device != HOST) && self.kind() != WindowKind::Dynamic
     }
 
     /// Where a buffer is. [`Buffer::Host`]: in host memory, and `pointer` is now its host address.
@@ -122,7 +122,8 @@ impl Window {
             Kind::Get => attributes.get_limit,
             Kind::Update | Kind::Fetch | Kind::Swap => return false,
         };
-        let reach = self.parts.peers.get(op.target.rank).map(|peer| peer.reach);
+        let peer = self.peer(op.call, op.target.rank);
+        let reach = peer.ok().map(|peer| peer.reach);
         !found.handle.is_null()
             && op.layout.is_contiguous()
             && op.target.layout.is_contiguous()

@@ -238,7 +238,7 @@ impl Drop for Request<'_> {
             tracing::warn!("a dropped request failed: {error}");
             // The next flush of the target tells who only looks at what calls return.
             if let WinError::Transport { rank, status, .. } = *error
-                && let Some(peer) = self.window.parts.peers.get(rank)
+                && let Some(peer) = self.window.parts.peers.made(rank)
             {
                 peer.transfers.fail(status);
                 self.window.note(peer);

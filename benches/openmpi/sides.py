@@ -7,6 +7,8 @@ Over tcp the ranks are on one machine too, but nothing goes by shared memory, as
 import os
 from pathlib import Path
 
+from turns import WINDOWS
+
 # Of the hosts that scripts/hosts.sh makes.
 NETWORK = "10.88.0.0/24"
 
@@ -38,7 +40,7 @@ def node(options, windows):
     """Sides between ranks of one node, for windows that are made as `windows` says: (name, settings, exported variables)."""
     sides = [
         # As a user starts it.
-        ("ours, osc", path(options), []),
+        (WINDOWS, path(options), []),
         # osc/rdma selects the component for its latency, and messages have all that vader offers.
         ("ours, shm", {**path(options), **RDMA, "btl": "self,vader,ofi_rs", **provider("shm")}, []),
         ("C btl/ofi, shm", {**OVER_BTL, **provider("shm")}, []),
@@ -56,7 +58,7 @@ def tcp(options):
     ours = {**path(options), **RDMA, "btl": "self,ofi_rs", "btl_ofi_mode": "2", "btl_ofi_same_node": "off"}
     osc = {**path(options), **OVER_TCP, "btl": "self,tcp", "btl_ofi_same_node": "off"}
     return [
-        ("ours, osc", {**osc, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
+        (WINDOWS, {**osc, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
         ("ours, net", {**ours, **provider("net")}, ["FI_TCP_IFACE=lo"]),
         ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, ["FI_TCP_IFACE=lo"]),
         ("C btl/ofi, net", {**RDMA, **OVER_TCP, "btl": "self,tcp,ofi", **provider("net")}, ["FI_TCP_IFACE=lo"]),
@@ -71,7 +73,7 @@ def hosts(options):
     # The only provider that it works with between hosts: net has no atomics, and it takes none of the others.
     theirs = {**RDMA, "btl": "self,tcp,ofi", **provider("sockets")}
     return [
-        ("ours, osc", {**path(options), "btl_ofi_if_include": NETWORK}, []),
+        (WINDOWS, {**path(options), "btl_ofi_if_include": NETWORK}, []),
         ("ours, net", {**ours, **provider("net")}, []),
         ("ours, tcp;ofi_rxm", {**ours, **provider("tcp;ofi_rxm")}, []),
         ("C btl/ofi, sockets", theirs, ["FI_SOCKETS_IFACE=eth0", "FI_SOCKETS_PE_WAITTIME=0"]),

@@ -16,6 +16,7 @@ import turns
 # Says which side's job it is, by its settings, and then does what the test wants of that side.
 FAKE = """#!/bin/sh
 case "$*" in
+    *mca_base_component_path*"osc rdma"*) side=rdma ;;
     *mca_base_component_path*) side=ours ;;
     *"osc pt2pt"*) side=pt2pt ;;
     *"osc ucx"*) side=ucx ;;
@@ -48,36 +49,43 @@ def run(part="applications", limit="20", **does):
 
 class Programs(unittest.TestCase):
     def test_the_best_other_side_is_the_measure(self):
-        code, targets, _ = run(ours="2", pt2pt="4", ucx="8", c="5")
+        code, targets, _ = run(ours="2", rdma="6", pt2pt="4", ucx="8", c="5")
         (name, target), = targets.items()
         self.assertEqual(code, 0)
         self.assertIn("osc/pt2pt", name)
         self.assertEqual((target["value"], target["met"], target["spread"]), (0.5, True, [0.5, 0.5]))
 
     def test_behind_one_side_is_not_met(self):
-        code, targets, printed = run(ours="2", pt2pt="4", ucx="1", c="5")
+        code, targets, printed = run(ours="2", rdma="6", pt2pt="4", ucx="1", c="5")
         (name, target), = targets.items()
         self.assertEqual(code, 0)
         self.assertIn("osc/ucx", name)
         self.assertEqual((target["value"], target["met"]), (2.0, False))
         self.assertIn("**1**", printed)
 
+    def test_osc_rdma_over_our_component_competes(self):
+        code, targets, _ = run(ours="2", rdma="1", pt2pt="4", ucx="8", c="5")
+        (name, target), = targets.items()
+        self.assertEqual(code, 0)
+        self.assertIn("over ours, ", name)
+        self.assertEqual((target["value"], target["met"]), (2.0, False))
+
     def test_a_wrong_result_of_ours_fails(self):
-        code, targets, printed = run(ours="wrong", pt2pt="4", ucx="1", c="5")
+        code, targets, printed = run(ours="wrong", rdma="6", pt2pt="4", ucx="1", c="5")
         (target,) = targets.values()
         self.assertEqual(code, 1)
         self.assertEqual((target["value"], target["met"]), (None, False))
         self.assertIn("wrong in 3 places", printed)
 
     def test_a_wrong_result_of_another_is_no_measure(self):
-        code, targets, _ = run(ours="2", pt2pt="4", ucx="wrong", c="wrong")
+        code, targets, _ = run(ours="2", rdma="6", pt2pt="4", ucx="wrong", c="wrong")
         (name, target), = targets.items()
         self.assertEqual(code, 0)
         self.assertIn("osc/pt2pt", name)
         self.assertEqual(target["value"], 0.5)
 
     def test_a_run_of_ours_without_end_fails(self):
-        code, targets, printed = run("threads", "0.5", ours="endless", pt2pt="4", ucx="1", c="5")
+        code, targets, printed = run("threads", "0.5", ours="endless", rdma="6", pt2pt="4", ucx="1", c="5")
         self.assertEqual(code, 1)
         self.assertTrue(all(not target["met"] for target in targets.values()))
         self.assertIn("no end after 0.5 s", printed)
@@ -85,7 +93,7 @@ class Programs(unittest.TestCase):
 
 class Ratios(unittest.TestCase):
     def test_ratios_are_of_the_same_turn(self):
-        key = ("rate", 8, 1)
+        key = ("send_latency", 8, 1)
         found = {"ours, a": [{key: (1.0, "s")}, {key: (6.0, "s")}], "ours, b": [{}, {key: (4.0, "s")}],
                  "other": [{key: (2.0, "s")}, {key: (4.0, "s")}], "failed once": [{}, {key: (1.0, "s")}]}
         over = turns.ratios(found, list(found), key, "s")

@@ -4,6 +4,9 @@ import sys
 
 import running
 
+# The side whose windows osc/ofi_rs makes.
+WINDOWS = "ours, osc"
+
 
 def low(unit):
     """Whether less is better."""
@@ -38,15 +41,23 @@ def values(found, name, key):
     return [run[key][0] if key in run else None for run in found[name]]
 
 
+def ours_of(names, name):
+    """The sides that a measurement is about. Windows are those of osc/ofi_rs, which osc/rdma over our own component competes
+    with like any other side. Messages have no osc, so there it is the better one of our sides."""
+    of_windows = not name.startswith("send")
+    return [side for side in names if (side == WINDOWS if of_windows else side.startswith("ours"))]
+
+
 def ratios(found, names, key, unit):
     """Our better side over each other side: the median of the turns' ratios, with the least and the most."""
     def better(column):
         column = [value for value in column if value is not None]
         return (min if low(unit) else max)(column) if column else None
 
-    ours = [better(column) for column in zip(*(values(found, name, key) for name in names if name.startswith("ours")))]
+    mine = ours_of(names, key[0])
+    ours = [better(column) for column in zip(*(values(found, name, key) for name in mine))]
     over = {}
-    for name in (name for name in names if not name.startswith("ours")):
+    for name in (name for name in names if name not in mine):
         each = [a / b for a, b in zip(ours, values(found, name, key)) if a is not None and b]
         if each:
             over[name] = (running.middle(each), min(each), max(each))

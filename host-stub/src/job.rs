@@ -24,7 +24,9 @@ use crate::base::params::Params;
 use crate::bootstrap::Bootstrap;
 use crate::crt::{self, Runtime, Waits, Watches};
 use crate::device::{Devices, OfWindows, Support};
-use crate::loader::{self, Component, EndpointRef, Failure, HostServices, Plugin, Transport};
+use crate::loader::{
+    self, Component, EndpointRef, Failure, HostServices, Plugin, Published, Transport,
+};
 use slots::Slots;
 
 /// The number of ranks that share a node; a test on one machine can thereby simulate several nodes.
@@ -87,9 +89,10 @@ impl Job {
             .and_then(|ranks| u32::try_from(ranks).ok())
             .unwrap_or(0);
         let path = options.plugin.unwrap_or_else(loader::default_path);
+        let published = Arc::<Published>::default();
         let services = HostServices {
             params: Arc::clone(&params),
-            bootstrap: Arc::clone(&bootstrap),
+            published: Arc::clone(&published),
         };
         // SAFETY: a caller that named the file in the options guarantees that the file is safe to load. Otherwise
         // the user's environment names the file, or the file is installed beside this program; both are trusted as
@@ -112,8 +115,8 @@ impl Job {
         let known = Arc::clone(&failure);
         bootstrap.give_up_when(Box::new(move || known.lost().map(Failure::to_string)));
 
-        // This fence makes the addresses that `init` published visible to all ranks.
-        bootstrap.fence(&mut || {
+        // The addresses that `init` published.
+        published.exchange(bootstrap.as_ref(), &mut || {
             transport.progress();
         })?;
         let endpoints = connect(&transport, bootstrap.size())?;

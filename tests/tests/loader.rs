@@ -5,7 +5,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use host_stub::bootstrap::Singleton;
 use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
 use integration_tests::fixtures::{c_plugin, c_program, ofi_plugin};
@@ -16,7 +15,7 @@ fn services() -> HostServices {
         params: Arc::new(
             Params::from_system(&[("btl_ofi_provider_include".into(), "shm".into())]).unwrap(),
         ),
-        bootstrap: Arc::new(Singleton::new()),
+        published: Arc::default(),
     }
 }
 

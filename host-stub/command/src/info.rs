@@ -7,7 +7,6 @@ use clap::Args;
 use serde::Serialize;
 
 use super::{CommandError, Common, Exit, print_json};
-use host_stub::bootstrap::{Bootstrap, Singleton};
 use host_stub::device::Support;
 use host_stub::job::{self, JobError};
 use host_stub::loader::{Attributes, Component, LoadError, ProviderReport, Transport};
@@ -81,8 +80,7 @@ impl Info {
     /// same.
     pub fn run(&self) -> Result<Exit, CommandError> {
         let params = self.common.params()?;
-        let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
-        let plugin = self.common.open(&params, bootstrap)?;
+        let plugin = self.common.open(&params)?;
         let component = Component::open(Arc::clone(&plugin))?;
         let providers = component.survey()?;
         let mut devices = None;

@@ -18,7 +18,6 @@ use std::sync::Arc;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
 
-use host_stub::bootstrap::Bootstrap;
 use host_stub::declarations::REMOVED;
 use host_stub::job::{JobError, JobOptions};
 use host_stub::launcher::LaunchError;
@@ -149,14 +148,10 @@ impl Common {
     }
 
     /// The plugin, for a process that is alone.
-    fn open(
-        &self,
-        params: &Arc<Params>,
-        bootstrap: Arc<dyn Bootstrap>,
-    ) -> Result<Arc<Plugin>, CommandError> {
+    fn open(&self, params: &Arc<Params>) -> Result<Arc<Plugin>, CommandError> {
         let services = HostServices {
             params: Arc::clone(params),
-            bootstrap,
+            published: Arc::default(),
         };
         // SAFETY: the user who started this program named the file on its command line or in its
         // environment, or installed it, and trusts it as this program.

@@ -1,14 +1,12 @@
 //! `host-stub params`: every parameter, its value, and where that comes from.
 
 use std::io::Write;
-use std::sync::Arc;
 
 use clap::Args;
 use mca_params::{Entry, Level};
 use serde_json::{Value, json};
 
 use super::{CommandError, Common, Exit, print_json};
-use host_stub::bootstrap::{Bootstrap, Singleton};
 use host_stub::declarations::{DECLARATIONS, PREFIX as HOST_PREFIX};
 use host_stub::job::JobError;
 use host_stub::loader::LoadError;
@@ -32,8 +30,7 @@ impl ParamsCommand {
     /// the parameters before that one, and they are printed.
     pub fn run(&self) -> Result<Exit, CommandError> {
         let params = self.common.params()?;
-        let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
-        let plugin = self.common.open(&params, bootstrap)?;
+        let plugin = self.common.open(&params)?;
         let declared = plugin.register_params();
         for declaration in DECLARATIONS {
             params.declare(declaration).map_err(JobError::from)?;

@@ -12,7 +12,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use common::{c_plugin, finish, host_stub};
-use host_stub::bootstrap::Singleton;
 use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
 use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
@@ -20,7 +19,7 @@ use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
 fn services() -> HostServices {
     HostServices {
         params: Arc::new(Params::from_system(&[]).expect("parameters")),
-        bootstrap: Arc::new(Singleton::new()),
+        published: Arc::default(),
     }
 }
 

@@ -20,7 +20,7 @@ use host_stub::bootstrap::local::{
     Environment, Inherited, JOB_ENV, Local, RANK_ENV, SIZE_ENV, SOCKET_ENV,
 };
 use host_stub::bootstrap::protocol::{
-    MAX_ITEM, MAX_KEY, MAX_REPLY, MAX_REQUEST, ProtocolError, Reply, Request, body_length,
+    MAX_ITEM, MAX_REPLY, MAX_REQUEST, ProtocolError, Reply, Request, body_length,
 };
 use host_stub::bootstrap::{Bootstrap, BootstrapError};
 use host_stub::launcher::server::{Event, Membership, Server};
@@ -28,14 +28,6 @@ use host_stub::launcher::server::{Event, Membership, Server};
 fn requests() -> Vec<Request> {
     vec![
         Request::Hello { rank: 3 },
-        Request::Put {
-            key: "btl_ofi".into(),
-            data: vec![1, 2, 3],
-        },
-        Request::Get {
-            rank: 7,
-            key: "k".into(),
-        },
         Request::Gather { data: vec![] },
         Request::Gather { data: vec![9; 300] },
         Request::Abort {
@@ -49,10 +41,6 @@ fn requests() -> Vec<Request> {
 fn replies() -> Vec<Reply> {
     vec![
         Reply::Welcome { size: 4 },
-        Reply::Value { data: None },
-        Reply::Value {
-            data: Some(vec![5; 20]),
-        },
         Reply::Gathered {
             parts: vec![vec![], vec![1], vec![2; 40]],
         },
@@ -133,21 +121,10 @@ fn random_and_changed_bytes_never_panic() {
 fn limits_are_kept_before_anything_is_allocated() {
     let error = body_length(&u32::MAX.to_le_bytes(), MAX_REQUEST).expect_err("too long");
     assert!(matches!(error, ProtocolError::TooLong { .. }), "{error}");
-    let far = Request::Put {
-        key: "k".into(),
+    let far = Request::Gather {
         data: vec![0; MAX_ITEM + 1],
     };
-    Request::decode(&far.encode()[4..]).expect_err("an item too long");
-    for key in ["", "a\nb", &"k".repeat(MAX_KEY + 1)] {
-        let put = Request::Put {
-            key: key.into(),
-            data: vec![],
-        };
-        let error = Request::decode(&put.encode()[4..])
-            .expect_err("no key")
-            .to_string();
-        assert!(error.contains("key"), "{error}");
-    }
+    Request::decode(&far.encode()[4..]).expect_err("a contribution too long");
     // A list that claims more parts than there are bytes.
     let mut parts = Reply::Gathered { parts: vec![] }.encode()[4..].to_vec();
     parts[1..5].copy_from_slice(&4000_u32.to_le_bytes());
@@ -162,7 +139,7 @@ fn another_greeting_and_another_version_are_told_apart() {
     body[9] = 99;
     let error = Request::decode(&body).expect_err("version").to_string();
     assert!(
-        error.contains("version 99") && error.contains("version 2"),
+        error.contains("version 99") && error.contains("version 3"),
         "{error}"
     );
     body[1] = b'X';
@@ -278,11 +255,8 @@ fn a_rank_that_does_not_listen_is_cut_off_by_name() {
     stream.write_all(&hello).expect("write");
     let mut welcome = vec![0; Reply::Welcome { size: 1 }.encode().len()];
     stream.read_exact(&mut welcome).expect("a welcome");
-    let get = Request::Get {
-        rank: 0,
-        key: "k".into(),
-    };
-    stream.write_all(&get.encode()).expect("write");
+    let gather = Request::Gather { data: vec![] };
+    stream.write_all(&gather.encode()).expect("write");
     eventually("there is an answer", || {
         let mut waiting = 0;
         // SAFETY: the socket is open, and the number writable.
@@ -305,7 +279,8 @@ fn a_rank_may_come_back() {
     let served = Served::start(1);
     let first = served.join(0).expect("join");
     first.finalize().expect("leave");
-    let error = first.put("k", b"v").expect_err("left").to_string();
+    let late = first.allgather(b"", &mut || {});
+    let error = late.expect_err("left").to_string();
     assert!(error.contains("after this process left"), "{error}");
     drop(first);
     let again = served.join(0).expect("join again");
@@ -343,26 +318,19 @@ fn ranks_are_served_while_another_sends_garbage() {
         let noise = &served.sockets[3];
         scope.spawn(move || {
             let mut noise = noise;
-            let put = Request::Put {
-                key: "k".into(),
-                data: vec![1; 40],
-            };
+            let gather = Request::Gather { data: vec![1; 40] };
             let count = random.below(2000);
-            let bytes = [put.encode(), random.bytes(count)].concat();
+            let bytes = [gather.encode(), random.bytes(count)].concat();
             // The server may have closed the connection already.
             let _ = noise.write_all(&bytes);
         });
         for rank in 0..3 {
             let served = &served;
             scope.spawn(move || {
-                let rank_of = served.join(rank).expect("join");
-                for round in 0..50_u32 {
-                    let key = format!("k{round}");
-                    rank_of.put(&key, &[rank as u8, round as u8]).expect("put");
-                    let found = rank_of.get(rank, &key).expect("get");
-                    assert_eq!(found, Some(vec![rank as u8, round as u8]));
+                for _ in 0..50 {
+                    let rank_of = served.join(rank).expect("join");
+                    rank_of.finalize().expect("leave");
                 }
-                rank_of.finalize().expect("leave");
             });
         }
     });
@@ -375,7 +343,7 @@ fn ranks_are_served_while_another_sends_garbage() {
 }
 
 #[test]
-fn ranks_exchange_and_look_up() {
+fn ranks_exchange() {
     let served = Served::start(3);
     std::thread::scope(|scope| {
         for rank in 0..3 {
@@ -383,8 +351,6 @@ fn ranks_exchange_and_look_up() {
             scope.spawn(move || {
                 let rank_of = served.join(rank).expect("join");
                 for round in 0..50_u32 {
-                    let key = format!("k{round}");
-                    rank_of.put(&key, &[rank as u8, round as u8]).expect("put");
                     let mine = vec![rank as u8; round as usize * 1000];
                     let mut calls = 0_u64;
                     let all = rank_of
@@ -393,10 +359,6 @@ fn ranks_exchange_and_look_up() {
                     for (other, part) in all.iter().enumerate() {
                         assert_eq!(*part, vec![other as u8; round as usize * 1000]);
                     }
-                    let next = (rank + 1) % 3;
-                    let found = rank_of.get(next, &key).expect("get");
-                    assert_eq!(found, Some(vec![next as u8, round as u8]));
-                    assert_eq!(rank_of.get(next, "none").expect("get"), None);
                 }
                 rank_of.finalize().expect("leave");
             });
@@ -409,10 +371,9 @@ fn ranks_exchange_and_look_up() {
     assert_eq!(events, []);
 }
 
-/// A rank asks for an item while its exchange is under way, which ends with the loss of another rank. Each gets its own
-/// answer.
+/// A rank leaves while its exchange is under way, which ends with the loss of another rank. Each gets its own answer.
 #[test]
-fn the_end_of_an_exchange_is_no_answer_to_a_question() {
+fn the_end_of_an_exchange_is_no_answer_to_a_farewell() {
     let (socket, mut stream) = UnixStream::pair().expect("a pair");
     let launcher = std::thread::spawn(move || {
         let mut request = || {
@@ -423,10 +384,7 @@ fn the_end_of_an_exchange_is_no_answer_to_a_question() {
             let request = Request::decode(&body).expect("a request");
             let replies = match &request {
                 Request::Hello { .. } => vec![Reply::Welcome { size: 2 }],
-                Request::Get { .. } => {
-                    let data = Some(b"item".to_vec());
-                    vec![Reply::Lost { rank: 1 }, Reply::Value { data }]
-                }
+                Request::Leave => vec![Reply::Lost { rank: 1 }, Reply::Farewell],
                 _ => vec![],
             };
             for reply in replies {
@@ -437,19 +395,18 @@ fn the_end_of_an_exchange_is_no_answer_to_a_question() {
         [request(), request(), request()].map(|request| request.name())
     });
     let rank = join(&socket, 0, 2).expect("join");
-    let mut item = None;
+    let mut left = None;
     let exchanged = rank.allgather(b"", &mut || {
-        item.get_or_insert_with(|| rank.get(1, "k"));
+        left.get_or_insert_with(|| rank.finalize());
     });
-    let item = item.expect("the exchange made progress").expect("get");
-    assert_eq!(item, Some(b"item".to_vec()));
+    left.expect("the exchange made progress").expect("left");
     assert!(
         matches!(exchanged, Err(BootstrapError::Lost { rank: 1 })),
         "{exchanged:?}"
     );
     assert_eq!(
         launcher.join().expect("no panic"),
-        ["hello", "gather", "get"]
+        ["hello", "gather", "leave"]
     );
 }
 
@@ -458,18 +415,10 @@ fn what_is_too_long_is_refused_before_it_is_sent() {
     let served = Served::start(1);
     let rank = served.join(0).expect("join");
     let long = vec![0; MAX_ITEM + 1];
-    for error in [
-        rank.put("k", &long).expect_err("put"),
-        rank.put("", b"").expect_err("key"),
-        rank.allgather(&long, &mut || {})
-            .map(drop)
-            .expect_err("gather"),
-        rank.get(1, "k").map(drop).expect_err("rank"),
-    ] {
-        assert!(error.to_string().contains(':'), "{error}");
-    }
+    let refused = rank.allgather(&long, &mut || {});
+    let error = refused.expect_err("too long").to_string();
+    assert!(error.contains("at most"), "{error}");
     // The connection is as good as before.
-    rank.put("k", &long[1..]).expect("put");
     let all = rank.allgather(&long[1..], &mut || {}).expect("gather");
     assert_eq!(all, [&long[1..]]);
     rank.finalize().expect("leave");

@@ -1,6 +1,5 @@
 //! A rank's side of its socket to the launcher.
 
-use std::collections::HashMap;
 use std::io::{Error, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
@@ -10,16 +9,11 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use super::environment::{Environment, Inherited, JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
-use super::protocol::{
-    MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item, check_key,
-};
+use super::protocol::{MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item};
 use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
 
 /// Maximum time for an answer of the launcher that needs no other rank.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
-
-/// Items by owner and key; `None` for an item that was not published.
-type Cache = HashMap<(u32, String), Option<Vec<u8>>>;
 
 /// A rank of a job that the local launcher started.
 pub struct Local {
@@ -35,8 +29,6 @@ pub struct Local {
     /// `connection`. An abort locks it alone, because an abort must be sent even while another thread
     /// waits in a fence.
     sender: Mutex<Option<UnixStream>>,
-    /// Items that were read. The items of a rank do not change between two fences.
-    cache: Mutex<Cache>,
     lost: OnceLock<Lost>,
 }
 
@@ -62,7 +54,6 @@ impl Local {
                 abandoned: None,
             }),
             sender: Mutex::new(Some(sender)),
-            cache: Mutex::new(HashMap::new()),
             lost: OnceLock::new(),
         };
         local.send(&Request::Hello {
@@ -109,10 +100,6 @@ impl Local {
         }
         Ok(Turn(&self.exchanging))
     }
-
-    fn cached(&self) -> MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// If a rank is dropped without a farewell, the launcher learns this from the closed socket, even if the process lives
@@ -158,41 +145,6 @@ impl Bootstrap for Local {
         &self.job
     }
 
-    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
-        check_key(key)?;
-        check_item(data)?;
-        self.send(&Request::Put {
-            key: key.to_owned(),
-            data: data.to_vec(),
-        })
-    }
-
-    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
-        check_key(key)?;
-        if rank >= self.size {
-            return Err(BootstrapError::NoSuchRank {
-                rank,
-                size: self.size,
-            });
-        }
-        let name = (rank, key.to_owned());
-        if let Some(found) = self.cached().get(&name) {
-            return Ok(found.clone());
-        }
-        let mut connection = self.lock();
-        self.send(&Request::Get {
-            rank,
-            key: key.to_owned(),
-        })?;
-        match connection.receive("an item")? {
-            Reply::Value { data } => {
-                self.cached().insert(name, data.clone());
-                Ok(data)
-            }
-            other => Err(unexpected("value", &other)),
-        }
-    }
-
     fn allgather(
         &self,
         data: &[u8],
@@ -210,11 +162,7 @@ impl Bootstrap for Local {
         loop {
             let answer = self.lock().poll_exchange("the other ranks")?;
             match answer {
-                Some(parts) if parts.len() == self.size as usize => {
-                    // Other ranks may have published new items.
-                    self.cached().clear();
-                    return Ok(parts);
-                }
+                Some(parts) if parts.len() == self.size as usize => return Ok(parts),
                 Some(parts) => {
                     return Err(BootstrapError::Refused(format!(
                         "an exchange among {} ranks gave {} parts",

@@ -1,4 +1,4 @@
-//! How the processes of a job find each other: rank, size, published data, and a fence.
+//! How the processes of a job find each other: rank, size, and exchanges among all ranks.
 //!
 //! [`from_environment`] finds out what started this process: the [`local`] launcher, a launcher with a PMIx server
 //! ([`pmix`]), or neither ([`Singleton`]). This module does not know the transport. A wait here gets a function that
@@ -64,14 +64,6 @@ pub trait Bootstrap: Send + Sync {
 
     /// The name of the job, equal on all ranks and unique on the machine: letters, digits, `-`.
     fn job(&self) -> &str;
-
-    /// Publishes at most [`MAX_ITEM`] bytes under a key. A second call replaces them. Other ranks
-    /// see them after the next fence.
-    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError>;
-
-    /// Returns the bytes that a rank published under a key before the last fence; `None` if it
-    /// published none.
-    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError>;
 
     /// Waits until every rank has called.
     fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
@@ -141,14 +133,6 @@ pub enum BootstrapError {
     /// A message is malformed, or is not the expected one.
     #[error("launcher: {0}")]
     Protocol(#[from] ProtocolError),
-    /// The job has no such rank.
-    #[error("rank {rank}: wanted a rank below {size}")]
-    NoSuchRank {
-        /// The rank.
-        rank: u32,
-        /// The job's size.
-        size: u32,
-    },
     /// libpmix, or one of its functions, was not found.
     #[error(
         "PMIx: cannot open {file}: {source}; a launcher with PMIx started this process \
@@ -211,6 +195,14 @@ pub enum BootstrapError {
         key: String,
         /// The error in the value.
         reason: &'static str,
+    },
+    /// This process cannot read what a rank's plugin published.
+    #[error(
+        "what rank {rank} published is malformed; use the host-stub of one build for all ranks"
+    )]
+    Malformed {
+        /// The rank.
+        rank: u32,
     },
     /// A rank has ended, and the wait needs it.
     #[error("rank {rank} has ended, and the other ranks wait for it no longer")]

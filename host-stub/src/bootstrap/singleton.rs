@@ -1,15 +1,11 @@
 //! A job of one process that no launcher started.
 
-use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
-
-use super::protocol::{check_item, check_key};
+use super::protocol::check_item;
 use super::{Bootstrap, BootstrapError, Progress};
 
 /// The only rank of a job.
 pub struct Singleton {
     job: String,
-    published: Mutex<HashMap<String, Vec<u8>>>,
 }
 
 impl Singleton {
@@ -17,7 +13,6 @@ impl Singleton {
     pub fn new() -> Self {
         Singleton {
             job: format!("single-{}", std::process::id()),
-            published: Mutex::new(HashMap::new()),
         }
     }
 }
@@ -39,28 +34,6 @@ impl Bootstrap for Singleton {
 
     fn job(&self) -> &str {
         &self.job
-    }
-
-    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
-        check_key(key)?;
-        check_item(data)?;
-        self.published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(key.to_owned(), data.to_vec());
-        Ok(())
-    }
-
-    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
-        if rank != 0 {
-            return Err(BootstrapError::NoSuchRank { rank, size: 1 });
-        }
-        Ok(self
-            .published
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(key)
-            .cloned())
     }
 
     fn allgather(

@@ -1,9 +1,9 @@
-//! The launcher's end of the ranks' sockets: ranks publish, look up, and wait for each other here.
+//! The launcher's end of the ranks' sockets: ranks tell each other things, and wait for each other here.
 //!
 //! One thread serves all sockets without blocking. A rank that violates the protocol loses its connection; the server first
 //! sends it the reason.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
 use std::os::unix::net::UnixStream;
@@ -63,7 +63,6 @@ struct Client {
 /// The server of a job.
 pub struct Server {
     clients: Vec<Client>,
-    board: HashMap<(u32, String), Vec<u8>>,
     /// The first rank that ended or was disconnected; it takes part in no exchange.
     gone: Option<u32>,
 }
@@ -87,7 +86,6 @@ impl Server {
         }
         let server = Server {
             clients,
-            board: HashMap::new(),
             gone: None,
         };
         Ok((server, sockets))
@@ -219,18 +217,6 @@ impl Server {
             }
             request if !is_in => return Err(format!("wanted hello, found {}", request.name())),
             Request::Hello { .. } => return Err("a second hello".to_owned()),
-            Request::Put { key, data } => {
-                self.board.insert((rank, key), data);
-            }
-            Request::Get { rank: owner, .. } if owner >= size => {
-                return Err(format!(
-                    "asked for an item of rank {owner}, wanted a rank below {size}"
-                ));
-            }
-            Request::Get { rank: owner, key } => {
-                let data = self.board.get(&(owner, key)).cloned();
-                client.send(&Reply::Value { data });
-            }
             Request::Gather { data } => {
                 if client.part.replace(data).is_some() {
                     return Err("took part twice in one exchange".to_owned());

@@ -9,6 +9,7 @@ mod declaration;
 mod error;
 mod path;
 mod plugin;
+mod published;
 #[cfg(test)]
 pub(crate) mod scripted;
 mod services;
@@ -22,5 +23,6 @@ pub use osc_engine::transport::{
 };
 pub use path::{DEFAULT_PLUGIN, PLUGIN_ENV, default_path};
 pub use plugin::Plugin;
+pub use published::Published;
 pub use services::HostServices;
 pub(crate) use traced::{Recorder, recorded};

@@ -13,7 +13,6 @@ use plugin_api::{
 
 use super::{Component, HostServices, Plugin, Transport};
 use crate::base::params::Params;
-use crate::bootstrap::Singleton;
 
 /// The decisions of the test.
 pub(crate) struct Script {
@@ -81,7 +80,7 @@ struct Scripted {
 pub(crate) fn transport() -> Transport {
     let services = HostServices {
         params: Arc::new(Params::from_system(&[]).unwrap()),
-        bootstrap: Arc::new(Singleton::new()),
+        published: Arc::default(),
     };
     let component = Component::open(Plugin::without_file(COMPONENT, services)).unwrap();
     // SAFETY: any thread may call the functions below.

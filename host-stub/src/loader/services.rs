@@ -11,8 +11,8 @@ use plugin_api::{
 };
 
 use super::declaration::declaration;
+use super::published::Published;
 use crate::base::params::Params;
-use crate::bootstrap::Bootstrap;
 use osc_engine::transport::text;
 
 /// The objects that serve a plugin's calls to the host.
@@ -20,8 +20,8 @@ use osc_engine::transport::text;
 pub struct HostServices {
     /// The store where the plugin's parameters are declared and resolved.
     pub params: Arc<Params>,
-    /// The bootstrap where the plugin publishes its addresses and looks up its peers' addresses.
-    pub bootstrap: Arc<dyn Bootstrap>,
+    /// The items that the plugins publish, such as their addresses.
+    pub published: Arc<Published>,
 }
 
 /// The services, the table that refers to them, and the strings lent to the plugin.
@@ -178,13 +178,8 @@ unsafe extern "C" fn modex_put(
             // SAFETY: the contract makes `data` readable for `size` bytes during the call.
             unsafe { std::slice::from_raw_parts(data.cast::<u8>(), size) }
         };
-        match state.services.bootstrap.put(&key, data) {
-            Ok(()) => Status::SUCCESS,
-            Err(error) => {
-                tracing::error!("cannot publish {size} bytes under `{key}`: {error}");
-                Status::ERROR
-            }
-        }
+        state.services.published.put(key, data);
+        Status::SUCCESS
     })
 }
 
@@ -203,30 +198,16 @@ unsafe extern "C" fn modex_get(
         }
         // SAFETY: the context is the State behind the table; the key is NUL-terminated.
         let (state, key) = unsafe { (&*context.cast::<State>(), text(key)) };
-        let bootstrap = &state.services.bootstrap;
-        let Ok(rank) = u32::try_from(proc) else {
+        let Some(found) = state.services.published.get(proc, &key) else {
             return Status::NOT_FOUND;
         };
-        if rank >= bootstrap.size() {
-            return Status::NOT_FOUND;
+        let count = found.len().min(capacity);
+        // SAFETY: `data` is writable for `capacity` bytes and `size` for one number; `found` is memory of the host.
+        unsafe {
+            std::ptr::copy_nonoverlapping(found.as_ptr(), data.cast::<u8>(), count);
+            size.write(found.len());
         }
-        match bootstrap.get(rank, &key) {
-            Ok(Some(found)) => {
-                let count = found.len().min(capacity);
-                // SAFETY: `data` is writable for `capacity` bytes and `size` for one number;
-                // `found` is this function's own.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(found.as_ptr(), data.cast::<u8>(), count);
-                    size.write(found.len());
-                }
-                Status::SUCCESS
-            }
-            Ok(None) => Status::NOT_FOUND,
-            Err(error) => {
-                tracing::error!("cannot read `{key}` of rank {rank}: {error}");
-                Status::ERROR
-            }
-        }
+        Status::SUCCESS
     })
 }
 

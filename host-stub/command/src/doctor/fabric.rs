@@ -1,9 +1,7 @@
 //! libfabric, and which provider the transport would take on this machine.
 
 use std::ffi::c_void;
-use std::sync::Arc;
 
-use host_stub::bootstrap::{Bootstrap, Singleton};
 use host_stub::loader::{Component, ProviderReport};
 
 use super::Finding;
@@ -65,8 +63,7 @@ fn version() -> Option<(u32, u32)> {
 
 fn survey(common: &Common) -> Result<Vec<ProviderReport>, CommandError> {
     let params = common.params()?;
-    let bootstrap: Arc<dyn Bootstrap> = Arc::new(Singleton::new());
-    let component = Component::open(common.open(&params, bootstrap)?)?;
+    let component = Component::open(common.open(&params)?)?;
     Ok(component.survey()?)
 }
 

@@ -96,7 +96,6 @@ impl Exchange {
             if offset == 0 || !piece.is_empty() {
                 client.put(&key, &encode(self.round, data.len(), piece, length))?;
             }
-            // The commit also sends other values that were put before.
             client.commit()?;
             client.fence(progress, lost)?;
             for (rank, (part, total)) in parts.iter_mut().zip(&mut totals).enumerate() {

@@ -1,27 +1,25 @@
 //! A rank of a job that `mpirun`, `prterun`, `srun` or another launcher with a PMIx server started.
 //!
 //! libpmix is not linked. The library is opened when the environment names such a launcher. `abi` and `client` are its
-//! interface, and `quirks` lists differences among its versions and among servers; `exchange` and `published` use it to
-//! implement a [`Bootstrap`].
+//! interface, and `quirks` lists differences among its versions and among servers; `exchange` uses it to implement a
+//! [`Bootstrap`].
 
 mod abi;
 mod client;
 mod exchange;
 mod nodes;
-mod published;
 mod quirks;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::protocol::{MAX_ITEM, check_item, check_key};
+use super::protocol::{MAX_ITEM, check_item};
 use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
 use crate::base::{Turn, Turns};
 use client::{Client, Item, Owner};
 use exchange::Exchange;
-use published::{Others, Own};
 
 /// The launcher's name of the job.
 pub const NAMESPACE_ENV: &str = "PMIX_NAMESPACE";
@@ -60,10 +58,8 @@ pub struct Pmix {
     job: String,
     nodes: Vec<u32>,
     /// Taken for a whole fence or exchange. An exchange makes progress, which may run another task of the
-    /// same thread. This lock is taken before `own` and `others`, which are never held during progress.
+    /// same thread.
     exchange: Turns<Exchange>,
-    own: Mutex<Own>,
-    others: Mutex<Others>,
     left: AtomicBool,
     lost: OnceLock<Lost>,
 }
@@ -88,8 +84,6 @@ impl Pmix {
             nodes: nodes::find(&client, size, &mut exchange)?,
             client: Arc::new(client),
             exchange: Turns::new(exchange),
-            own: Mutex::default(),
-            others: Mutex::default(),
             left: AtomicBool::new(false),
             lost: OnceLock::new(),
         })
@@ -117,10 +111,6 @@ impl Pmix {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The job's name, reduced to letters, digits and `-`.
 fn job_name(namespace: &str) -> String {
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
@@ -141,38 +131,10 @@ impl Bootstrap for Pmix {
         &self.job
     }
 
-    fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
-        check_key(key)?;
-        check_item(data)?;
-        self.joined("put")?;
-        lock(&self.own).insert(key, data);
-        Ok(())
-    }
-
-    fn get(&self, rank: u32, key: &str) -> Result<Option<Vec<u8>>, BootstrapError> {
-        check_key(key)?;
-        self.joined("get")?;
-        if rank >= self.size {
-            return Err(BootstrapError::NoSuchRank {
-                rank,
-                size: self.size,
-            });
-        }
-        if rank == self.rank() {
-            return Ok(lock(&self.own).get(key));
-        }
-        lock(&self.others).get(&self.client, rank, key)
-    }
-
     fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
         let _exchange = self.turn(progress)?;
         self.joined("fence")?;
-        if lock(&self.own).publish(&self.client)? {
-            self.client.commit()?;
-        }
-        self.client.fence(progress, &self.lost)?;
-        lock(&self.others).expire();
-        Ok(())
+        self.client.fence(progress, &self.lost)
     }
 
     fn allgather(
@@ -183,18 +145,14 @@ impl Bootstrap for Pmix {
         check_item(data)?;
         let mut exchange = self.turn(progress)?;
         self.joined("allgather")?;
-        // The items are sent together with the exchange's first part.
-        lock(&self.own).publish(&self.client)?;
-        let parts = exchange.run(
+        exchange.run(
             &self.client,
             self.size,
             data,
             MAX_ITEM,
             progress,
             &self.lost,
-        )?;
-        lock(&self.others).expire();
-        Ok(parts)
+        )
     }
 
     fn give_up_when(&self, lost: Lost) {
@@ -233,7 +191,6 @@ impl Bootstrap for Pmix {
         self.joined("finalize")?;
         // From here on, no thread calls the library, whatever it returns.
         self.left.store(true, Ordering::Release);
-        let _others = lock(&self.others);
         self.client.finalize()
     }
 }

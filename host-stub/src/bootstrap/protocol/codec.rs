@@ -1,6 +1,6 @@
 //! Converts fields to frames and back; every length is checked before it is used.
 
-use super::{MAX_KEY, MAX_TEXT, ProtocolError, check_key};
+use super::{MAX_TEXT, ProtocolError};
 
 /// A frame that is being written.
 pub(super) struct Writer(Vec<u8>);
@@ -102,24 +102,10 @@ impl<'a> Reader<'a> {
         self.take(what, length)
     }
 
-    fn utf8(&mut self, what: &'static str, limit: usize) -> Result<String, ProtocolError> {
-        match std::str::from_utf8(self.bytes(what, limit)?) {
-            Ok(text) => Ok(text.to_owned()),
-            Err(_) => Err(ProtocolError::Text {
-                what,
-                reason: "is not UTF-8",
-            }),
-        }
-    }
-
     pub(super) fn text(&mut self, what: &'static str) -> Result<String, ProtocolError> {
-        self.utf8(what, MAX_TEXT)
-    }
-
-    pub(super) fn key(&mut self) -> Result<String, ProtocolError> {
-        let key = self.utf8("key", MAX_KEY)?;
-        check_key(&key)?;
-        Ok(key)
+        let text = std::str::from_utf8(self.bytes(what, MAX_TEXT)?);
+        text.map(str::to_owned)
+            .map_err(|_| ProtocolError::Text { what })
     }
 
     pub(super) fn end(&self, message: &'static str) -> Result<(), ProtocolError> {

@@ -26,11 +26,8 @@ pub enum ProtocolError {
         limit: usize,
         found: usize,
     },
-    /// A text is not UTF-8, or a key is invalid.
-    Text {
-        what: &'static str,
-        reason: &'static str,
-    },
+    /// A text is not UTF-8.
+    Text { what: &'static str },
     /// No message has this code.
     UnknownCode { what: &'static str, code: u8 },
     /// The first message does not belong to this protocol.
@@ -64,7 +61,7 @@ impl fmt::Display for ProtocolError {
             ProtocolError::TooLong { what, limit, found } => {
                 write!(f, "{what}: wanted at most {limit} bytes, found {found}")
             }
-            ProtocolError::Text { what, reason } => write!(f, "{what}: {reason}"),
+            ProtocolError::Text { what } => write!(f, "{what}: is not UTF-8"),
             ProtocolError::UnknownCode { what, code } => {
                 write!(f, "malformed message: no {what} has the code {code}")
             }

@@ -15,12 +15,9 @@ pub use error::ProtocolError;
 const MAGIC: u64 = u64::from_le_bytes(*b"HSTBRANK");
 
 /// Increases with every change of the messages.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
-/// Maximum length of a key in bytes.
-pub const MAX_KEY: usize = 256;
-
-/// Maximum length in bytes of a published item, or of a contribution to an exchange.
+/// Maximum length of a contribution to an exchange in bytes.
 pub const MAX_ITEM: usize = 1 << 20;
 
 /// Maximum length of a text in bytes.
@@ -29,8 +26,8 @@ pub const MAX_TEXT: usize = 4096;
 /// Maximum number of ranks in a job.
 pub const MAX_RANKS: u32 = 4096;
 
-/// Maximum length of a request's body. The longest request is a put.
-pub const MAX_REQUEST: usize = MAX_ITEM + MAX_KEY + 64;
+/// Maximum length of a request's body. The longest request is a contribution.
+pub const MAX_REQUEST: usize = MAX_ITEM + 64;
 
 /// Maximum length of a reply's body: the contributions of all ranks to one exchange.
 pub const MAX_REPLY: usize = 64 << 20;
@@ -42,20 +39,6 @@ pub enum Request {
     Hello {
         /// The sender's rank.
         rank: u32,
-    },
-    /// Publishes an item; no reply.
-    Put {
-        /// The key of the value.
-        key: String,
-        /// The item.
-        data: Vec<u8>,
-    },
-    /// Requests an item. The reply is [`Reply::Value`].
-    Get {
-        /// The owner's rank.
-        rank: u32,
-        /// The key of the value.
-        key: String,
     },
     /// Takes part in an exchange. The reply is [`Reply::Gathered`], after all ranks take part.
     Gather {
@@ -81,11 +64,6 @@ pub enum Reply {
         /// Ranks of the job.
         size: u32,
     },
-    /// Reply to [`Request::Get`].
-    Value {
-        /// The item; `None` if there is none.
-        data: Option<Vec<u8>>,
-    },
     /// Reply to [`Request::Gather`].
     Gathered {
         /// Every rank's contribution, in rank order.
@@ -105,33 +83,11 @@ pub enum Reply {
     },
 }
 
-/// Refuses an invalid key: empty, longer than [`MAX_KEY`], or with control characters.
-pub fn check_key(key: &str) -> Result<(), ProtocolError> {
-    if key.len() > MAX_KEY {
-        return Err(ProtocolError::TooLong {
-            what: "key",
-            limit: MAX_KEY,
-            found: key.len(),
-        });
-    }
-    let reason = if key.is_empty() {
-        "is empty"
-    } else if key.contains(char::is_control) {
-        "contains a control character"
-    } else {
-        return Ok(());
-    };
-    Err(ProtocolError::Text {
-        what: "key",
-        reason,
-    })
-}
-
-/// Refuses an item longer than [`MAX_ITEM`].
+/// Refuses a contribution longer than [`MAX_ITEM`].
 pub fn check_item(data: &[u8]) -> Result<(), ProtocolError> {
     if data.len() > MAX_ITEM {
         return Err(ProtocolError::TooLong {
-            what: "item",
+            what: "contribution",
             limit: MAX_ITEM,
             found: data.len(),
         });
@@ -161,8 +117,6 @@ impl Request {
     pub fn name(&self) -> &'static str {
         match self {
             Request::Hello { .. } => "hello",
-            Request::Put { .. } => "put",
-            Request::Get { .. } => "get",
             Request::Gather { .. } => "gather",
             Request::Abort { .. } => "abort",
             Request::Leave => "leave",
@@ -178,16 +132,6 @@ impl Request {
                 out.u64(MAGIC);
                 out.u16(VERSION);
                 out.u32(*rank);
-            }
-            Request::Put { key, data } => {
-                out.u8(2);
-                out.bytes(key.as_bytes());
-                out.bytes(data);
-            }
-            Request::Get { rank, key } => {
-                out.u8(3);
-                out.u32(*rank);
-                out.bytes(key.as_bytes());
             }
             Request::Gather { data } => {
                 out.u8(4);
@@ -220,14 +164,6 @@ impl Request {
                     rank: input.u32("rank")?,
                 }
             }
-            2 => Request::Put {
-                key: input.key()?,
-                data: input.bytes("item", MAX_ITEM)?.to_vec(),
-            },
-            3 => Request::Get {
-                rank: input.u32("rank")?,
-                key: input.key()?,
-            },
             4 => Request::Gather {
                 data: input.bytes("contribution", MAX_ITEM)?.to_vec(),
             },
@@ -253,7 +189,6 @@ impl Reply {
     pub fn name(&self) -> &'static str {
         match self {
             Reply::Welcome { .. } => "welcome",
-            Reply::Value { .. } => "value",
             Reply::Gathered { .. } => "gathered",
             Reply::Farewell => "farewell",
             Reply::Lost { .. } => "lost",
@@ -268,16 +203,6 @@ impl Reply {
             Reply::Welcome { size } => {
                 out.u8(1);
                 out.u32(*size);
-            }
-            Reply::Value { data } => {
-                out.u8(2);
-                match data {
-                    None => out.u8(0),
-                    Some(data) => {
-                        out.u8(1);
-                        out.bytes(data);
-                    }
-                }
             }
             Reply::Gathered { parts } => {
                 out.u8(3);
@@ -305,18 +230,6 @@ impl Reply {
         let reply = match input.u8("code")? {
             1 => Reply::Welcome {
                 size: input.u32("size")?,
-            },
-            2 => Reply::Value {
-                data: match input.u8("presence")? {
-                    0 => None,
-                    1 => Some(input.bytes("item", MAX_ITEM)?.to_vec()),
-                    code => {
-                        return Err(ProtocolError::UnknownCode {
-                            what: "presence",
-                            code,
-                        });
-                    }
-                },
             },
             3 => {
                 let count = input.u32("number of parts")?;

@@ -4,13 +4,13 @@ use std::io::{Error, ErrorKind, Write};
 use std::net::Shutdown;
 use std::os::fd::AsRawFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use super::environment::{Environment, Inherited, JOB_ENV, RANK_ENV, SIZE_ENV, SOCKET_ENV};
 use super::protocol::{MAX_REPLY, ProtocolError, Reply, Request, body_length, check_item};
-use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
+use super::{Bootstrap, BootstrapError, Lost, Patience, Progress, turn};
+use crate::base::Turns;
 
 /// Maximum time for an answer of the launcher that needs no other rank.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
@@ -22,7 +22,7 @@ pub struct Local {
     job: String,
     /// Whether an exchange is in progress. This is no lock: an exchange makes progress, which may run
     /// another task of the same thread, and this task may call here.
-    exchanging: AtomicBool,
+    exchanging: Turns<()>,
     /// Locked for a whole request with its reply. An exchange locks it only to check for its answer.
     connection: Mutex<Connection>,
     /// Locked while one message is sent; `None` after the rank left the job. This lock is taken after
@@ -46,7 +46,7 @@ impl Local {
             rank: environment.rank,
             size: environment.size,
             job: environment.job.clone(),
-            exchanging: AtomicBool::new(false),
+            exchanging: Turns::new(()),
             connection: Mutex::new(Connection {
                 stream: Some(stream),
                 input: Vec::new(),
@@ -88,18 +88,6 @@ impl Local {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Waits until no other exchange of this rank is in progress.
-    fn turn(&self, progress: Progress<'_>) -> Result<Turn<'_>, BootstrapError> {
-        let mut patience = Patience::new(&self.lost);
-        // Acquire pairs with the Release at the end of the previous exchange.
-        while self.exchanging.swap(true, Ordering::Acquire) {
-            patience.check()?;
-            progress();
-            std::thread::yield_now();
-        }
-        Ok(Turn(&self.exchanging))
-    }
 }
 
 /// If a rank is dropped without a farewell, the launcher learns this from the closed socket, even if the process lives
@@ -113,15 +101,6 @@ impl Drop for Local {
         if let Some(stream) = sender {
             let _ = stream.shutdown(Shutdown::Both);
         }
-    }
-}
-
-/// The exchange of this rank that is in progress.
-struct Turn<'a>(&'a AtomicBool);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
     }
 }
 
@@ -151,7 +130,7 @@ impl Bootstrap for Local {
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         check_item(data)?;
-        let _turn = self.turn(progress)?;
+        let _turn = turn(&self.exchanging, &self.lost, progress)?;
         if let Some(reason) = self.lock().abandoned.clone() {
             return Err(BootstrapError::GaveUp { reason });
         }

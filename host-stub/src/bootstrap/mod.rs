@@ -13,6 +13,8 @@ mod singleton;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use crate::base::{Turn, Turns};
+
 pub use protocol::{MAX_ITEM, ProtocolError};
 pub use singleton::Singleton;
 
@@ -49,6 +51,23 @@ impl<'a> Patience<'a> {
             return Ok(());
         }
         Err(BootstrapError::GaveUp { reason })
+    }
+}
+
+/// Waits until no other exchange of this rank is in progress.
+fn turn<'a, T>(
+    turns: &'a Turns<T>,
+    lost: &OnceLock<Lost>,
+    progress: Progress<'_>,
+) -> Result<Turn<'a, T>, BootstrapError> {
+    let mut patience = Patience::new(lost);
+    loop {
+        if let Some(turn) = turns.try_take() {
+            return Ok(turn);
+        }
+        patience.check()?;
+        progress();
+        std::thread::yield_now();
     }
 }
 

@@ -6,7 +6,6 @@ use std::sync::{Arc, OnceLock};
 
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
-use super::group::Group;
 use super::hooks::Seen;
 use super::layer::{Attributes, Layer};
 use super::registry::Registry;
@@ -126,11 +125,6 @@ impl Comm {
             call: "job_rank",
             reason: format!("no rank {rank} in a communicator of {}", members.len()),
         })
-    }
-
-    /// The group of the ranks.
-    pub fn group(&self) -> Group {
-        Group::of_members(self.members())
     }
 
     /// The communicator from the view of this rank.

@@ -6,7 +6,6 @@ use super::communicator::{Comm, Ranks};
 use super::context::Turn;
 use super::error::{CommError, CommResult};
 use super::exchange::exchange;
-use super::group::Group;
 use super::registry::{Defaults, Registry};
 use crate::job::Job;
 
@@ -73,25 +72,23 @@ impl Comm {
             .ok_or_else(|| lost("split_by_node"))
     }
 
-    /// Makes a communicator of the group's ranks, in the group's order. All of them must be ranks
-    /// of this communicator; other ranks get `None`. Collective over this communicator. Either
-    /// every rank passes the same group, or each of several disjoint groups is passed by its own
-    /// ranks.
-    pub fn create(&self, group: &Group) -> CommResult<Option<Comm>> {
-        let strangers = group.difference(&self.group());
-        let refusal = match strangers.job_ranks().first() {
-            Some(stranger) => format!("job rank {stranger} of its group is not in the parent"),
-            None => String::new(),
-        };
-        let mine = self.job().rank();
-        let position = group.rank_of(mine);
+    /// Makes a communicator of some ranks of this communicator, in the given order; other ranks get
+    /// `None`. Collective over this communicator. Either every rank passes the same ranks, or each
+    /// of several disjoint groups is passed by its own ranks. Invalid ranks are an error at all ranks.
+    pub fn create(&self, ranks: &[usize]) -> CommResult<Option<Comm>> {
+        let call = "create";
+        if let Some(reason) = refusal(ranks, self.size()) {
+            self.refuse_creation(call, &reason)?;
+            return Err(CommError::BadArgument { call, reason });
+        }
+        let position = ranks.iter().position(|rank| *rank == self.rank());
         self.make(
-            "create",
+            call,
             Wish {
                 // The first member identifies one of several disjoint groups.
-                color: position.and_then(|_| group.job_ranks().first().copied()),
+                color: position.and_then(|_| u32::try_from(*ranks.first()?).ok()),
                 key: position.unwrap_or(0) as i64,
-                refusal,
+                ..Wish::default()
             },
         )
     }
@@ -160,6 +157,19 @@ impl Comm {
         let all = self.exchange(shape)?;
         same_layers(all.iter().map(Vec::as_slice))
     }
+}
+
+/// Why these are not the ranks of a part of a communicator of `size` ranks.
+fn refusal(ranks: &[usize], size: usize) -> Option<String> {
+    let mut seen = vec![false; size];
+    ranks.iter().find_map(|rank| match seen.get_mut(*rank) {
+        None => Some(format!("no rank {rank} in a communicator of {size}")),
+        Some(true) => Some(format!("rank {rank} is in the group twice")),
+        Some(seen) => {
+            *seen = true;
+            None
+        }
+    })
 }
 
 /// The error for an answer that lacks this rank.
@@ -238,4 +248,17 @@ fn same_layers<'a>(shapes: impl Iterator<Item = &'a [u8]>) -> CommResult<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strangers_and_ranks_that_come_twice_are_refused() {
+        assert_eq!(refusal(&[2, 0], 3), None);
+        assert_eq!(refusal(&[], 0), None);
+        assert!(refusal(&[0, 3], 3).unwrap().contains("no rank 3"));
+        assert!(refusal(&[1, 0, 1], 3).unwrap().contains("twice"));
+    }
 }

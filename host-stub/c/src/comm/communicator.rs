@@ -144,8 +144,7 @@ pub unsafe extern "C" fn host_comm_create(
         let parent = comm(call, parent)?;
         // SAFETY: the caller guarantees the ranks.
         let members = unsafe { ranks(call, members, count) };
-        let group = members.and_then(|members| Ok(parent.group().include(&members)?));
-        Ok(parent.create(&or_refuse(call, &parent, group)?)?)
+        Ok(parent.create(&or_refuse(call, &parent, members)?)?)
     };
     // SAFETY: passed on.
     guarded(|| unsafe { make(call, made, create) })

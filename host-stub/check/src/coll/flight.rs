@@ -80,13 +80,11 @@ fn many_communicators(context: &Context<'_>) -> Outcome {
         let mut running = Vec::new();
         for (shape, comm) in shapes.mine().iter().enumerate() {
             // Ranks of one communicator draw alike: by its size and members.
-            let salt = comm
-                .group()
-                .job_ranks()
-                .iter()
-                .fold(shape as u64, |salt, rank| {
-                    salt.wrapping_mul(131).wrapping_add(u64::from(*rank) + 1)
-                });
+            let mut salt = shape as u64;
+            for rank in 0..comm.size() {
+                let member = u64::from(comm.job_rank(rank)?);
+                salt = salt.wrapping_mul(131).wrapping_add(member + 1);
+            }
             let mut random = Random::new(context.seed, context.name, salt << 8 | round as u64);
             for index in 0..3 {
                 let call = comparable(any_call(&mut random, comm.size()));

@@ -1,7 +1,7 @@
 //! Communicators that the tests run over.
 
 use super::super::case::{Context, Failure, Outcome};
-use host_stub::comm::{Comm, Group};
+use host_stub::comm::Comm;
 
 /// The communicators of one rank; other ranks have more or fewer.
 pub(super) struct Shapes(Vec<Comm>);
@@ -18,7 +18,7 @@ impl Shapes {
         // Neighbours apart: ranks of one node do not follow each other.
         comms.extend(world.split(Some(0), i64::from(rank % 2))?);
         if context.size > 2 {
-            let but_last = Group::new((0..context.size as u32 - 1).collect())?;
+            let but_last: Vec<usize> = (0..context.size - 1).collect();
             comms.extend(world.create(&but_last)?);
         }
         comms.extend(world.split(Some(rank), 0)?);

@@ -16,8 +16,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::protocol::{MAX_ITEM, check_item};
-use super::{Bootstrap, BootstrapError, Lost, Patience, Progress};
-use crate::base::{Turn, Turns};
+use super::{Bootstrap, BootstrapError, Lost, Progress, turn};
+use crate::base::Turns;
 use client::{Client, Item, Owner};
 use exchange::Exchange;
 
@@ -89,19 +89,6 @@ impl Pmix {
         })
     }
 
-    /// Waits until no other exchange of this rank is in progress.
-    fn turn(&self, progress: Progress<'_>) -> Result<Turn<'_, Exchange>, BootstrapError> {
-        let mut patience = Patience::new(&self.lost);
-        loop {
-            if let Some(turn) = self.exchange.try_take() {
-                return Ok(turn);
-            }
-            patience.check()?;
-            progress();
-            std::thread::yield_now();
-        }
-    }
-
     /// Refuses calls after the end of the job.
     fn joined(&self, what: &'static str) -> Result<(), BootstrapError> {
         if self.left.load(Ordering::Acquire) {
@@ -132,7 +119,7 @@ impl Bootstrap for Pmix {
     }
 
     fn fence(&self, progress: Progress<'_>) -> Result<(), BootstrapError> {
-        let _exchange = self.turn(progress)?;
+        let _exchange = turn(&self.exchange, &self.lost, progress)?;
         self.joined("fence")?;
         self.client.fence(progress, &self.lost)
     }
@@ -143,7 +130,7 @@ impl Bootstrap for Pmix {
         progress: Progress<'_>,
     ) -> Result<Vec<Vec<u8>>, BootstrapError> {
         check_item(data)?;
-        let mut exchange = self.turn(progress)?;
+        let mut exchange = turn(&self.exchange, &self.lost, progress)?;
         self.joined("allgather")?;
         exchange.run(
             &self.client,
@@ -187,7 +174,7 @@ impl Bootstrap for Pmix {
     }
 
     fn finalize(&self) -> Result<(), BootstrapError> {
-        let _exchange = self.turn(&mut || {})?;
+        let _exchange = turn(&self.exchange, &self.lost, &mut || {})?;
         self.joined("finalize")?;
         // From here on, no thread calls the library, whatever it returns.
         self.left.store(true, Ordering::Release);

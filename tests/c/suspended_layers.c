@@ -1,5 +1,5 @@
-/* Two tasks of one thread are suspended inside entries of C layers, of windows and of communicators, or
- * inside error handlers, and resumed in either order: each task continues in its own call. */
+/* Two tasks of one thread are suspended inside entries of C layers, of windows and of communicators, and
+ * resumed in either order: each task continues in its own call. */
 #define _GNU_SOURCE
 #include "example.h"
 
@@ -154,21 +154,6 @@ static void reduces(int task) {
     EXPECT(sum == (int64_t)5 * size * (size - 1) + size * task);
 }
 
-/* The error that each task's handler got. */
-static int told[TASKS];
-
-static void handle(host_win_t *win, int code, void *data) {
-    int task = current ? current->number : 0;
-    EXPECT(data == win && code == HOST_ERR_WIN);
-    told[task]++;
-    wait_at_gate();
-    /* The call uses no handler, although the other task may be in a handler, or have left
-     * it. */
-    EXPECT(host_win_unlock(next, win) == HOST_ERR_WIN);
-}
-
-static void fails(int task) { EXPECT(host_win_unlock(next, wins[0]) == HOST_ERR_WIN && told[task] == 1); }
-
 static void none_is_left(const layer_t *layers, int calls) {
     for (int task = 0; task < TASKS; task++) {
         EXPECT(layers[task].calls == calls && layers[task].returns == calls);
@@ -217,12 +202,6 @@ int main(void) {
         EXPECT(upper[0].returns == 4 && lower[0].returns == 4 && upper[1].returns == 2);
         in_order(reduces, 1, order);
         none_is_left(layers_of_comms, 1);
-        memset(told, 0, sizeof told);
-        MUST(host_win_set_error_handler(wins[0], handle, wins[0]));
-        in_order(fails, 1, order);
-        EXPECT(told[0] == 1 && told[1] == 1);
-        EXPECT(host_win_unlock(next, wins[0]) == HOST_ERR_WIN && told[0] == 2);
-        MUST(host_win_set_error_handler(wins[0], NULL, NULL));
         MUST(host_win_flush(next, wins[0]));
         MUST(host_barrier());
         for (int task = 0; task < TASKS; task++) {

@@ -212,22 +212,10 @@ fn every_entry_of_a_window() {
     program("every_rma_entry", &[2, 3]);
 }
 
-/// An error handler may free the window of the request whose wait failed.
+/// Waits and frees that fail, over the C plugin, whose operations take long, and whose progress fails from one of 13 bytes on.
 #[test]
-fn a_window_freed_in_its_error_handler() {
-    over_a_transport_that_breaks("freed_in_handler");
-}
-
-/// An error handler is called for every error.
-#[test]
-fn every_error_is_told_to_the_handler() {
-    over_a_transport_that_breaks("told_of_errors");
-}
-
-/// Runs a program over the C plugin, whose operations take long, and whose progress fails from an operation of 13
-/// bytes on.
-fn over_a_transport_that_breaks(name: &str) {
-    let program = compile(name, "c");
+fn waits_over_a_transport_that_breaks() {
+    let program = compile("failed_waits", "c");
     let outcome = run(Command::new(host_stub())
         .args(["launch", "-n", "1", "--mca", "host_win_table", "btl"])
         .arg("--plugin")

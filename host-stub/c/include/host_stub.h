@@ -686,10 +686,6 @@ typedef struct host_xpu_win_t {
     uint32_t number;
 } host_xpu_win_t;
 
-// The function that host_win_set_error_handler registers. `code` is the code that the call is
-// about to return; host_error_text() has the details.
-typedef void (*host_win_error_fn)(struct host_win_t *win, int code, void *data);
-
 // A window that is being made, for a hook. The structure grows at its end only: `size` tells the length
 // that this host fills in.
 typedef struct host_new_win_t {
@@ -1312,18 +1308,6 @@ int host_alloc_mem(size_t size, void **base);
 // # Safety
 // Nothing uses the memory: no window is made of it and no operation is under way.
 int host_free_mem(void *base);
-
-// Sets the function that is called when a call on a window, or the wait for a request of it, is about to
-// return an error; NULL for none, as for a new window. The function runs inside the failing call, which returns
-// its code afterwards. It may call the host; errors of these calls in the same task, or in the same thread
-// outside of tasks, call no handler. Errors of a window's creation call no handler. If host_win_free fails and
-// the window is gone, `win` only identifies the window.
-//
-// # Safety
-// Any thread may call `handler` with `data` until another is set or the window was freed.
-int host_win_set_error_handler(struct host_win_t *win,
-                               host_win_error_fn handler,
-                               void *data);
 
 // Registers a hook for the windows made from now on, after the hooks already registered. Returns an
 // id or a negative code. `ended` may be NULL. Every rank registers the same hooks in the same order,

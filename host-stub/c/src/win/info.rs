@@ -6,7 +6,6 @@ use host::win::Info;
 
 use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::{Handles, place, text};
-use crate::win::handler::guarded_on;
 use crate::win::window::{host_win_t, window};
 
 /// Hints for windows. The handle is never dereferenced.
@@ -123,7 +122,7 @@ pub unsafe extern "C" fn host_info_get(
 /// As for every call on a window: no other thread frees it meanwhile.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_set_info(win: *mut host_win_t, info: *mut host_info_t) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = "host_win_set_info";
         // SAFETY: passed on.
         let win = unsafe { window(call, win) }?;
@@ -140,7 +139,7 @@ pub unsafe extern "C" fn host_win_get_info(
     win: *mut host_win_t,
     info: *mut *mut host_info_t,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = "host_win_get_info";
         // SAFETY: passed on.
         let (win, info) = unsafe { (window(call, win)?, place(call, info)?) };

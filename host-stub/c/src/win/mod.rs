@@ -1,7 +1,6 @@
 //! Windows: creation, transfers, epochs, requests, and the layers that replace their functions.
 
 pub mod entries;
-pub mod handler;
 pub mod hooks;
 pub mod info;
 pub mod layers;

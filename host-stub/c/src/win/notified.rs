@@ -2,8 +2,7 @@
 
 use std::ffi::c_int;
 
-use crate::base::error::{Error, Result};
-use crate::win::handler::guarded_on;
+use crate::base::error::{Error, Result, guarded};
 use crate::win::window::{host_win_t, window};
 
 /// Counters that each process of a window has for puts with notification.
@@ -28,7 +27,7 @@ pub unsafe extern "C" fn host_win_notifications(
     win: *mut host_win_t,
 ) -> c_int {
     let name = "host_win_notifications";
-    guarded_on(win, || {
+    guarded(|| {
         // SAFETY: the caller guarantees both pointers.
         let (win, arrived) = unsafe { (window(name, win)?, arrived.as_mut()) };
         let arrived = arrived.ok_or_else(|| Error::argument(name, "the place is NULL"))?;
@@ -49,7 +48,7 @@ pub unsafe extern "C" fn host_win_wait_notified(
     win: *mut host_win_t,
 ) -> c_int {
     let name = "host_win_wait_notified";
-    guarded_on(win, || {
+    guarded(|| {
         // SAFETY: the caller guarantees the window.
         let win = unsafe { window(name, win) }?;
         win.window.wait_notified(number(name, counter)?, at_least)?;

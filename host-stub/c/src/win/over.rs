@@ -8,7 +8,6 @@ use crate::base::error::{Error, guarded};
 use crate::base::handles::place;
 use crate::comm::communicator::{comm, host_comm_t};
 use crate::job::job;
-use crate::win::handler::guarded_on;
 use crate::win::info::{given, host_info_t};
 use crate::win::query::{
     HOST_WIN_ALLOCATE, HOST_WIN_ALLOCATE_SHARED, HOST_WIN_CREATE, HOST_WIN_DYNAMIC,
@@ -73,7 +72,7 @@ pub unsafe extern "C" fn host_win_attach(
     size: usize,
 ) -> c_int {
     // SAFETY: passed on.
-    guarded_on(win, || unsafe {
+    guarded(|| unsafe {
         let win = window("host_win_attach", win)?;
         Ok(win.window.attach(base.cast(), size)?)
     })
@@ -87,5 +86,5 @@ pub unsafe extern "C" fn host_win_attach(
 pub unsafe extern "C" fn host_win_detach(win: *mut host_win_t, base: *const c_void) -> c_int {
     // SAFETY: passed on.
     let window = || unsafe { window("host_win_detach", win) };
-    guarded_on(win, || Ok(window()?.window.detach(base.cast())?))
+    guarded(|| Ok(window()?.window.detach(base.cast())?))
 }

@@ -5,7 +5,7 @@ use std::ffi::{CStr, c_int, c_void};
 use host::win::{Window, WindowKind};
 
 use crate::base::codes::rank;
-use crate::win::handler::guarded_on;
+use crate::base::error::guarded;
 use crate::win::window::{host_win_t, window};
 
 /// Made of the caller's memory.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn host_win_shared_query(
     size: *mut usize,
     unit: *mut u32,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = "host_win_shared_query";
         // SAFETY: passed on.
         let win = unsafe { window(call, win) }?;

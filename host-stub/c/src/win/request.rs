@@ -9,7 +9,6 @@ use crate::base::error::{Error, Result, guarded};
 use crate::base::handles;
 use crate::base::slots::Slots;
 use crate::crt::condition::{cond, crt_cond_t};
-use crate::win::handler::told;
 use crate::win::window::{host_win_t, window};
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
@@ -87,11 +86,6 @@ fn put_back(request: Request<'static>, (_, handle, win): Lifted) {
     REQUESTS.put_back(handle, Kept { request, win });
 }
 
-/// Tells the window of a request of its error.
-fn told_of(win: &'static host_win_t, error: Box<WinError>) -> Error {
-    told(std::ptr::from_ref(win).cast_mut(), error.into())
-}
-
 /// Where a request was: place, handle, window.
 type Lifted = (usize, *mut host_request_t, &'static host_win_t);
 
@@ -120,11 +114,11 @@ unsafe fn wait(call: &str, place: *mut *mut host_request_t) -> Result {
     } else {
         REQUESTS.end(*place);
         *place = std::ptr::null_mut();
-        // A request whose wait failed still uses the window; the handler may free that.
+        // A request whose wait failed still uses the window, which may be freed from here on.
         drop(kept);
         ended(win);
     }
-    waited.map_err(|error| told_of(win, error))
+    Ok(waited?)
 }
 
 /// Waits until each of `count` operations is complete, and sets the handles to NULL; the first error is returned after all
@@ -208,12 +202,7 @@ pub unsafe extern "C" fn host_waitany(
         }
         // SAFETY: checked above.
         unsafe { *index = found.map_or(count, |found| places[found].0) };
-        // A wait that failed is of the first of them.
-        let of = places.get(found.unwrap_or(0));
-        outcome.map_err(|error| match of {
-            Some((_, _, win)) => told_of(win, error),
-            None => error.into(),
-        })
+        Ok(outcome?)
     })
 }
 
@@ -236,7 +225,6 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
             return Ok(());
         }
         let mut kept = REQUESTS.lift(call, *request)?;
-        let win = kept.win;
         let tested = kept.request.test();
         // A failed operation has ended too; an error of the call itself ends nothing.
         if kept.request.is_ended() {
@@ -247,7 +235,8 @@ pub unsafe extern "C" fn host_test(request: *mut *mut host_request_t, done: *mut
         } else {
             REQUESTS.put_back(*request, kept);
         }
-        tested.map(drop).map_err(|error| told_of(win, error))
+        tested?;
+        Ok(())
     })
 }
 

@@ -6,11 +6,10 @@ use host::device::HOST;
 use host::win::{Datatype, Layout, Op, Request, Target, Window};
 
 use crate::base::codes::{HOST_NO_OP, HOST_PROC_NULL, marked, op, rank};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
 use crate::base::tables::{self, layout};
 use crate::job::job;
-use crate::win::handler::guarded_on;
 use crate::win::layout::{self, host_layout_t};
 use crate::win::notified::number;
 use crate::win::request::{give, give_complete, host_request_t};
@@ -302,7 +301,7 @@ pub unsafe extern "C" fn host_rma(
     args: *const host_rma_args_t,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let kind = Kind::new("host_rma", kind)?;
         let call = kind.name();
         // SAFETY: passed on.
@@ -327,7 +326,7 @@ pub unsafe extern "C" fn host_rma_start(
     win: *mut host_win_t,
     request: *mut *mut host_request_t,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let kind = Kind::new("host_rma_start", kind)?;
         let call = kind.name();
         // SAFETY: passed on.

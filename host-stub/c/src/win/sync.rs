@@ -5,9 +5,8 @@ use std::ffi::c_int;
 use host::win::{Assertion, LockKind};
 
 use crate::base::codes::{rank, ranks};
-use crate::base::error::{Error, Result};
+use crate::base::error::{Error, Result, guarded};
 use crate::base::handles::place;
-use crate::win::handler::guarded_on;
 use crate::win::table::{
     HOST_RMA_COMPLETE, HOST_RMA_FENCE, HOST_RMA_FLUSH, HOST_RMA_FLUSH_ALL, HOST_RMA_FLUSH_LOCAL,
     HOST_RMA_FLUSH_LOCAL_ALL, HOST_RMA_LOCK, HOST_RMA_LOCK_ALL, HOST_RMA_SYNC, HOST_RMA_UNLOCK,
@@ -77,7 +76,7 @@ pub unsafe extern "C" fn host_win_synchronize(
     assertion: u32,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = name(entry).ok_or_else(|| {
             Error::argument(
                 "host_win_synchronize",
@@ -127,7 +126,7 @@ pub unsafe extern "C" fn host_win_start(
     assertion: u32,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = "host_win_start";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -151,7 +150,7 @@ pub unsafe extern "C" fn host_win_post(
     assertion: u32,
     win: *mut host_win_t,
 ) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = "host_win_post";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;
@@ -170,7 +169,7 @@ pub unsafe extern "C" fn host_win_post(
 /// `done` is NULL or writable.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_win_test(done: *mut c_int, win: *mut host_win_t) -> c_int {
-    guarded_on(win, || {
+    guarded(|| {
         let call = "host_win_test";
         // SAFETY: passed on.
         let win = &unsafe { window(call, win) }?.window;

@@ -12,14 +12,12 @@ use host::win::{FreeError, WinError, Window};
 
 use crate::base::error::{Error, HOST_ERR_STATE, Result, guarded};
 use crate::job::job;
-use crate::win::handler::{Handler, tell, told};
 
 /// A window: memory of every rank, open to one-sided access.
 pub struct host_win_t {
     pub(crate) window: Window,
     /// Requests that were neither waited for nor detached, or are detached and not complete; and rings that use it.
     pub(crate) requests: AtomicUsize,
-    pub(crate) handler: Mutex<Option<Handler>>,
 }
 
 /// A window that a ring of a device uses, which is not freed meanwhile.
@@ -100,7 +98,6 @@ pub(crate) fn give(win: *mut *mut host_win_t, window: Window) {
     let made = Box::into_raw(Box::new(host_win_t {
         window,
         requests: AtomicUsize::new(0),
-        handler: Mutex::default(),
     }));
     LIVE.lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -137,23 +134,21 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
         // SAFETY: the caller guarantees the place.
         let handle = unsafe { win.as_mut() }
             .ok_or_else(|| Error::argument(call, "the place of the window is NULL"))?;
-        let made = *handle;
         // SAFETY: the caller has no other use of the window.
-        let (freed, handler) = unsafe { end(call, made) }.map_err(|error| told(made, error))?;
-        *handle = std::ptr::null_mut();
-        // Not before the handler was told: until then no other window has its address.
+        let freed = unsafe { end(call, *handle) }?;
         // SAFETY: from a box of the same layout; its window was moved out, and the rest needs no drop.
-        let _place = unsafe { Box::from_raw(made.cast::<ManuallyDrop<host_win_t>>()) };
-        freed.map_err(|error| tell(handler, made, error))
+        drop(unsafe { Box::from_raw(handle.cast::<ManuallyDrop<host_win_t>>()) });
+        *handle = std::ptr::null_mut();
+        freed
     })
 }
 
-/// Frees the window of a handle, and returns its error handler too. The handle is then no longer valid, whether the free
-/// succeeds or not. An error of this function itself leaves the window unchanged.
+/// Frees the window of a handle, which is then no longer valid, whether the free succeeds or not. An error of this
+/// function itself leaves the window unchanged.
 ///
 /// # Safety
 /// `made` is NULL or a window that nobody else uses.
-unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<(Result, Option<Handler>)> {
+unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<Result> {
     let job = job(call)?;
     let _entered = job.runtime().enter(call)?;
     // SAFETY: passed on.
@@ -167,7 +162,6 @@ unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<(Result, Opti
             ),
         ));
     }
-    let handler = Handler::of(live);
     let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
     live().remove(&made.addr());
     FREED.fetch_add(1, Ordering::Relaxed);
@@ -183,6 +177,6 @@ unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<(Result, Opti
             live().insert(made.addr());
             Err(error.into())
         }
-        freed => Ok((freed.map_err(Error::from), handler)),
+        freed => Ok(freed.map_err(Error::from)),
     }
 }

@@ -212,15 +212,8 @@ fn udp_rxd() {
 /// Reads confirm the puts. The provider is a library with an allocator of its own.
 #[test]
 fn lab_by_order() {
-    if role().is_none() {
-        let limit = Duration::from_secs(60);
-        return child("lab_by_order", "by order", limit).insist("allocations by order");
-    }
-    shape(&[("CONFIRMS", "0"), ("READ_ORDER", "1")]);
-    allocates_nothing("lab");
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
+    alone(|| {
+        shape(&[("CONFIRMS", "0"), ("READ_ORDER", "1")]);
+        allocates_nothing("lab");
+    });
 }

@@ -13,29 +13,11 @@ mod lab;
 #[path = "lab_faults/refused.rs"]
 mod refused;
 
-use std::collections::HashMap;
-use std::ffi::c_void;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use lab::prelude::*;
 
-use btl_ofi::{Completion, Region, Transport};
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{Access, Module, Status, ThreadLevel};
-
-use common::open;
-use common::pair::Target;
-use lab::dice::Dice;
-use lab::judge::Judge;
-use lab::model::{SLOT, serve_applies};
-use lab::said::{Kept, Losses};
-use lab::{Tally, child, child_role, descriptors, shape, violations};
-
-const LIMIT: Duration = Duration::from_secs(180);
 /// The number of seeds of an ordinary run, and of one child.
 const SEEDS: u64 = 600;
 const BATCH: u64 = 50;
-const SLOTS: usize = 64;
 const ALL: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);
@@ -171,34 +153,21 @@ fn run(script: &Script, seed: u64) -> Tally {
     let mut window = vec![0u64; SLOTS * SLOT];
     let region = register(&t, &mut window);
     let handle = region.handle();
-    let mut tally = Tally {
-        run: 1,
-        ..Tally::default()
-    };
+    let mut tally = Tally::from(());
     let mut kept = Vec::new();
     let share = SLOTS / script.threads;
     std::thread::scope(|s| {
         let (t, losses) = (&t, &losses);
         let workers = (0..script.threads).map(|i| {
             s.spawn(move || {
+                let slots = i * share..(i + 1) * share;
                 let mut judge = Judge {
-                    t,
-                    peers: peers
-                        .map(|p| std::ptr::NonNull::new(p as *mut _).unwrap())
-                        .to_vec(),
-                    handle,
-                    slots: i * share..(i + 1) * share,
-                    dice: Dice(seed + i as u64),
                     faults: true,
                     gone: script.gone,
                     // Several threads flush, and the thread whose flush reports these failures is
                     // not defined.
                     untracked: script.threads == 1,
-                    losses,
-                    tally: Tally::default(),
-                    model: HashMap::new(),
-                    kept: Kept::default(),
-                    target_polls: None,
+                    ..Judge::new(t, &peers, handle, slots, seed + i as u64, losses)
                 };
                 judge.epochs(4);
                 // The test registers and deregisters memory meanwhile.
@@ -230,161 +199,90 @@ fn run(script: &Script, seed: u64) -> Tally {
 }
 
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn some_seeds() {
-    let role = child_role();
-    let (first, count) = role.split_once(' ').unwrap();
-    let (first, count): (u64, u64) = (first.parse().unwrap(), count.parse().unwrap());
-    let mut open = None;
-    for seed in first..first + count {
+fn hundreds_of_seeds() {
+    let (first, many) = seeds(SEEDS);
+    let total = isolated_seeds((first, many), BATCH, |seed| {
         let script = script(seed);
         let (n, threads) = (script.contexts, script.threads);
         println!(
             "@at seed {seed} (./dev soak --one core --seed {seed}): {n} contexts, {threads} threads, {:?}",
             script.pairs
         );
-        let tally = run(&script, seed);
-        tally.tell();
-        // The assertion runs after each seed, so the last printed seed is the failed one.
-        tally.insist("this seed");
-        assert_eq!(violations(), "", "the provider's user broke its rules");
-        assert_eq!(
-            *open.get_or_insert_with(descriptors),
-            descriptors(),
-            "descriptors"
-        );
-    }
-}
-
-#[test]
-fn hundreds_of_seeds() {
-    // The user can choose the first seed; the same seed gives the same faults.
-    let number = |name| std::env::var(name).ok().and_then(|s| s.parse().ok());
-    let first: u64 = number("LAB_SEED").unwrap_or(1);
-    let seeds: u64 = number("LAB_SEEDS").unwrap_or(SEEDS);
-    let next = AtomicUsize::new(0);
-    let mut total = Tally::default();
-    std::thread::scope(|s| {
-        let workers = [(); 2].map(|()| {
-            s.spawn(|| {
-                let mut tally = Tally::default();
-                loop {
-                    let done = next.fetch_add(1, Ordering::Relaxed) as u64 * BATCH;
-                    if done >= seeds {
-                        return tally;
-                    }
-                    let batch = format!("{} {}", first + done, BATCH.min(seeds - done));
-                    tally += child("some_seeds", &batch, LIMIT);
-                }
-            })
-        });
-        for worker in workers {
-            total += worker.join().unwrap();
-        }
+        run(&script, seed)
     });
-    total.summary(&format!("faults, {seeds} seeds from {first}"));
-    assert_eq!(total.run, seeds);
-    if seeds >= SEEDS {
+    let Some(total) = total else {
+        return;
+    };
+    total.summary(&format!("faults, {many} seeds from {first}"));
+    assert_eq!(total.run, many);
+    if many >= SEEDS {
         assert!(total.faults > 10_000 && total.failed > 1000, "{total:?}");
     }
-}
-
-/// The weight of a callback that reports a failure; the weight of a success is 1.
-const FAILED: usize = 1000;
-
-unsafe extern "C" fn count(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    let call = if status == 0 { 1 } else { FAILED };
-    // SAFETY: the test passes a counter that outlives the transport.
-    unsafe { &*context.cast::<AtomicUsize>() }.fetch_add(call, Ordering::Relaxed);
 }
 
 /// A peer is killed with operations outstanding: each operation is reported once, the flush returns
 /// an error, and later posts are refused or reported too.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn killed_peers() {
-    child_role();
-    let mut tally = Tally::default();
-    for seed in 0..20 {
-        println!("@at {seed}");
-        let contexts = if seed % 2 == 0 { "1" } else { "4" };
-        let (confirms, mode) = [("1", "CONTEXT2"), ("1", ""), ("0", "")][seed % 3];
-        let faults = format!("seed={seed},delay=30,reorder=1,again=50,burst=3");
-        shape(&[
-            ("TX_CTX", contexts),
-            ("MODE", mode),
-            ("CONFIRMS", confirms),
-            ("READ_ORDER", "1"),
-            ("FAULTS", &faults),
-        ]);
-        let n = Value::Int(contexts.parse().unwrap());
-        let t = open(
-            "lab",
-            ThreadLevel::Single,
-            &[("btl_ofi_num_contexts_per_module", n)],
-        );
-        let mut target = Target::start(&t, "lab", true);
-        let (peer, h) = (target.peer, target.handle);
-        let calls: [AtomicUsize; 200] = std::array::from_fn(|_| AtomicUsize::new(0));
-        let mut refused = 0;
-        let mut word = 1u64;
-        for (i, calls) in calls.iter().enumerate() {
-            if i == 100 {
-                target.kill();
-            }
-            let completion = Some(Completion {
-                function: count,
-                context: std::ptr::from_ref(calls).cast_mut().cast(),
-                data: std::ptr::null_mut(),
-            });
-            let (from, at) = ((&raw mut word).cast(), h.base() + 8 * i as u64);
-            loop {
-                let status = t.put(peer, from, at, &h, 8, completion);
-                if status.is_again() {
-                    t.progress();
-                    continue;
-                }
-                if status != Status::SUCCESS {
-                    assert_eq!(status, Status::UNREACH);
-                    refused += 1;
-                }
-                break;
-            }
-        }
-        assert_eq!(t.flush(None), Status::UNREACH);
-        assert_eq!(
-            t.flush(None),
-            Status::SUCCESS,
-            "a failure is reported by one flush"
-        );
-        let calls = calls.map(|c| c.load(Ordering::Relaxed));
-        drop(target);
-        t.close().unwrap();
-        tally.run += 1;
-        tally.checked += calls.len() as u64;
-        let of = |kind: usize| calls.iter().filter(|c| **c == kind).count();
-        let (done, failed) = (of(1), of(FAILED) + refused);
-        tally.failed += failed as u64;
-        let lost = calls.len() - done - failed;
-        if lost > 0 {
-            println!("@lost {lost}: {refused} refused, called {calls:?}");
-            tally.lost += lost as u64;
-        }
-    }
-    tally.tell();
-}
-
-#[test]
 fn peers_are_killed() {
-    let tally = child("killed_peers", "killed", LIMIT);
-    tally.summary("killed peers");
-    assert_eq!(tally.run, 20);
+    alone(|| {
+        for seed in 0..20 {
+            println!("@at {seed}");
+            let contexts = if seed % 2 == 0 { "1" } else { "4" };
+            let (confirms, mode) = [("1", "CONTEXT2"), ("1", ""), ("0", "")][seed % 3];
+            let faults = format!("seed={seed},delay=30,reorder=1,again=50,burst=3");
+            shape(&[
+                ("TX_CTX", contexts),
+                ("MODE", mode),
+                ("CONFIRMS", confirms),
+                ("READ_ORDER", "1"),
+                ("FAULTS", &faults),
+            ]);
+            let n = Value::Int(contexts.parse().unwrap());
+            let t = open(
+                "lab",
+                ThreadLevel::Single,
+                &[("btl_ofi_num_contexts_per_module", n)],
+            );
+            let mut target = Target::start(&t, "lab", true);
+            let there = target.there();
+            let calls = counters(200);
+            let (mut refused, word) = (0, [1u64]);
+            for (i, calls) in calls.iter().enumerate() {
+                if i == 100 {
+                    target.kill();
+                }
+                loop {
+                    let status = there.put(8 * i, &word, calls.completion());
+                    if status.is_again() {
+                        t.progress();
+                        continue;
+                    }
+                    if status != Status::SUCCESS {
+                        assert_eq!(status, Status::UNREACH);
+                        refused += 1;
+                    }
+                    break;
+                }
+            }
+            assert_eq!(t.flush(None), Status::UNREACH);
+            assert_eq!(
+                t.flush(None),
+                Status::SUCCESS,
+                "a failure is reported by one flush"
+            );
+            drop(target);
+            t.close().unwrap();
+            let of = |kind| {
+                calls
+                    .iter()
+                    .filter(move |c| c.load(Ordering::Relaxed) == kind)
+            };
+            let reported = of(1).count() + of(FAILED).count();
+            assert_eq!(
+                reported + refused,
+                calls.len(),
+                "{refused} refused, {calls:?}"
+            );
+        }
+    });
 }

@@ -20,10 +20,9 @@ use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::{Calls as _, Patience, insist, register};
+use lab::alone;
 use lab::group::{Shape, opened};
-use lab::{Tally, child, child_role};
 
-const LIMIT: Duration = Duration::from_secs(120);
 /// The peer timeout, milliseconds.
 const TIME: u64 = 500;
 
@@ -107,123 +106,92 @@ fn wait_for_failure(t: &Transport, peer: &Peer) -> Status {
 /// Some peers have answered an operation before, some have put to this process, and one has sent
 /// nothing.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn waiting() {
-    child_role();
-    let t = single("", TIME);
-    let own = register(&t, window(), Access::all());
-    let [target, origin, stranger] = [1, 2, 3].map(|proc| Peer::new(&t, proc, window()));
-    put(
-        &t,
-        target.endpoint,
-        target.region.handle(),
-        &target.transport,
-    );
-    let here = origin.transport.connect(t.address(), 1).unwrap();
-    put(&origin.transport, here, own.handle(), &t);
-    // The peers make progress, so they answer, however long this process waits.
-    attended(&target.transport, || {
-        attended(&origin.transport, || wait(&t, 4 * TIME));
-    });
-    assert_eq!((target.failure(), origin.failure()), (None, None));
-    put(
-        &t,
-        target.endpoint,
-        target.region.handle(),
-        &target.transport,
-    );
-    // One of the peers continues.
-    attended(&origin.transport, || {
-        assert_eq!(wait_for_failure(&t, &target), Status::UNREACH);
-        wait(&t, 2 * TIME);
-        assert_eq!(origin.failure(), None);
-    });
-    assert_eq!(wait_for_failure(&t, &origin), Status::UNREACH);
-    assert_eq!(t.flush(None), Status::UNREACH, "told by one flush");
-    wait(&t, 2 * TIME);
-    assert_eq!(stranger.failure(), None, "it was never asked");
-    t.close().unwrap();
-    drop(own);
-    for peer in [target, origin, stranger] {
-        peer.close();
-    }
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
-}
-
-#[test]
 fn silent_peers_are_noticed_while_a_process_waits() {
-    child("waiting", "waiting", LIMIT).insist("waiting for silent peers");
+    alone(|| {
+        let t = single("", TIME);
+        let own = register(&t, window(), Access::all());
+        let [target, origin, stranger] = [1, 2, 3].map(|proc| Peer::new(&t, proc, window()));
+        put(
+            &t,
+            target.endpoint,
+            target.region.handle(),
+            &target.transport,
+        );
+        let here = origin.transport.connect(t.address(), 1).unwrap();
+        put(&origin.transport, here, own.handle(), &t);
+        // The peers make progress, so they answer, however long this process waits.
+        attended(&target.transport, || {
+            attended(&origin.transport, || wait(&t, 4 * TIME));
+        });
+        assert_eq!((target.failure(), origin.failure()), (None, None));
+        put(
+            &t,
+            target.endpoint,
+            target.region.handle(),
+            &target.transport,
+        );
+        // One of the peers continues.
+        attended(&origin.transport, || {
+            assert_eq!(wait_for_failure(&t, &target), Status::UNREACH);
+            wait(&t, 2 * TIME);
+            assert_eq!(origin.failure(), None);
+        });
+        assert_eq!(wait_for_failure(&t, &origin), Status::UNREACH);
+        assert_eq!(t.flush(None), Status::UNREACH, "told by one flush");
+        wait(&t, 2 * TIME);
+        assert_eq!(stranger.failure(), None, "it was never asked");
+        t.close().unwrap();
+        drop(own);
+        for peer in [target, origin, stranger] {
+            peer.close();
+        }
+    });
 }
 
 /// Flushes and closing do not wait for the answer to a heartbeat, and later operations are counted as before.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn computing() {
-    child_role();
-    let t = single("", 0);
-    let [busy, other] = [1, 2].map(|proc| Peer::new(&t, proc, window()));
-    put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
-    put(&t, other.endpoint, other.region.handle(), &other.transport);
-    attended(&other.transport, || wait(&t, 2500));
-    // The heartbeat to the first peer is not answered.
-    put(&t, other.endpoint, other.region.handle(), &other.transport);
-    put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
-    assert_eq!((busy.failure(), other.failure()), (None, None));
-    attended(&other.transport, || wait(&t, 2500));
-    t.close().unwrap();
-    let stats = busy.transport.stats();
-    assert_eq!(stats.failed, 0);
-    busy.close();
-    other.close();
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
-}
-
-#[test]
 fn nothing_waits_for_heartbeats() {
-    child("computing", "computing", LIMIT).insist("peers that compute");
+    alone(|| {
+        let t = single("", 0);
+        let [busy, other] = [1, 2].map(|proc| Peer::new(&t, proc, window()));
+        put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
+        put(&t, other.endpoint, other.region.handle(), &other.transport);
+        attended(&other.transport, || wait(&t, 2500));
+        // The heartbeat to the first peer is not answered.
+        put(&t, other.endpoint, other.region.handle(), &other.transport);
+        put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
+        assert_eq!((busy.failure(), other.failure()), (None, None));
+        attended(&other.transport, || wait(&t, 2500));
+        t.close().unwrap();
+        let stats = busy.transport.stats();
+        assert_eq!(stats.failed, 0);
+        busy.close();
+        other.close();
+    });
 }
 
 /// The provider loses or delays messages.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn faults() {
-    child_role();
-    for (script, lost) in [
-        ("silent=2", true),
-        ("silent=2,back=3000", false),
-        ("delay=20,reorder=1,again=300,burst=3", false),
-    ] {
-        println!("@at {script}");
-        let t = single(&format!("seed=5,{script}"), TIME);
-        let peer = Peer::new(&t, 1, window());
-        put(&t, peer.endpoint, peer.region.handle(), &peer.transport);
-        attended(&peer.transport, || match lost {
-            true => assert_eq!(wait_for_failure(&t, &peer), Status::UNREACH),
-            false => {
-                wait(&t, 4 * TIME);
-                assert_eq!(peer.failure(), None);
-            }
-        });
-        t.close().unwrap();
-        peer.close();
-    }
-    Tally {
-        run: 3,
-        ..Tally::default()
-    }
-    .tell();
-}
-
-#[test]
 fn heartbeats_bear_faults() {
-    let tally = child("faults", "faults", LIMIT);
-    assert_eq!(tally.run, 3);
+    alone(|| {
+        for (script, lost) in [
+            ("silent=2", true),
+            ("silent=2,back=3000", false),
+            ("delay=20,reorder=1,again=300,burst=3", false),
+        ] {
+            println!("@at {script}");
+            let t = single(&format!("seed=5,{script}"), TIME);
+            let peer = Peer::new(&t, 1, window());
+            put(&t, peer.endpoint, peer.region.handle(), &peer.transport);
+            attended(&peer.transport, || match lost {
+                true => assert_eq!(wait_for_failure(&t, &peer), Status::UNREACH),
+                false => {
+                    wait(&t, 4 * TIME);
+                    assert_eq!(peer.failure(), None);
+                }
+            });
+            t.close().unwrap();
+            peer.close();
+        }
+    });
 }

@@ -11,41 +11,14 @@
 mod common;
 mod lab;
 
-use std::alloc::{GlobalAlloc, Layout, System};
-
+use common::given::{Counting, given};
 use lab::prelude::*;
 
-const LIMIT: Duration = Duration::from_secs(180);
 const FEW: usize = 1_000;
 const MANY: usize = 10_000;
 
-/// The bytes that this program's allocator has allocated. The provider is a separate library with another
-/// allocator.
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        GIVEN.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller guarantees that `pointer` came from this allocator, so from the system's, with `layout`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
-
 #[global_allocator]
 static GLOBAL: Counting = Counting;
-
-fn given() -> usize {
-    GIVEN.load(Ordering::Relaxed)
-}
 
 /// A configuration that determines how operations reach remote peers.
 struct Form {
@@ -181,11 +154,7 @@ impl Pair {
 }
 
 /// Connects simulated peers and three real ones, puts to the real ones, and counts.
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn one_form() {
-    let role = child_role();
-    let form = FORMS.iter().find(|form| form.name == role).unwrap();
+fn one_form(form: &Form) {
     let before = stats();
     assert!(before.is_empty(), "{before:?}");
     let mut pair = pair(form);
@@ -236,11 +205,6 @@ fn one_form() {
         bytes / MANY,
         first.as_secs_f64() * 1e6 / MANY as f64
     ));
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
 }
 
 /// The processor time and the bytes of connecting `n` simulated and `n` real peers, of one operation to each real peer, and
@@ -263,11 +227,7 @@ fn cost(form: &Form, n: usize) -> (Duration, usize) {
 
 /// Ten times as many peers take about ten times the processor time. If each peer checked all others, they would take up to
 /// a hundred times as much. If the processor's caches no longer hold all data, each peer takes up to twice the time.
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn growth() {
-    let role = child_role();
-    let form = FORMS.iter().find(|form| form.name == role).unwrap();
+fn growth(form: &Form) {
     let few = (0..3).map(|_| cost(form, FEW).0).min().unwrap();
     let (many, bytes) = (0..2).map(|_| cost(form, MANY)).min().unwrap();
     let times = many.as_secs_f64() / few.as_secs_f64();
@@ -283,27 +243,27 @@ fn growth() {
         "{times} times as long for {linear} times as many"
     );
     assert!(bytes <= form.used, "{bytes} bytes each");
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
 }
 
-fn each_form(test: &str) {
-    let mut total = Tally::default();
-    for form in &FORMS {
-        total += child(test, form.name, LIMIT);
-    }
-    total.insist(test);
+fn form(name: &str) -> &'static Form {
+    FORMS.iter().find(|form| form.name == name).unwrap()
 }
 
 #[test]
 fn pretended_peers_cost_their_address() {
-    each_form("one_form");
+    let names = FORMS.each_ref().map(|form| form.name);
+    if let Some(tally) = isolated_as(&names, |name| one_form(form(name))) {
+        tally.insist("pretended peers");
+    }
 }
 
 #[test]
 fn time_grows_with_the_number_of_peers() {
-    each_form("growth");
+    // One after the other, because the time is measured.
+    for name in FORMS.each_ref().map(|form| form.name) {
+        let Some(tally) = isolated_as(&[name], |name| growth(form(name))) else {
+            return;
+        };
+        tally.insist("time of many peers");
+    }
 }

@@ -7,6 +7,10 @@
     clippy::panic,
     reason = "tests fail by panicking"
 )]
+#![allow(
+    clippy::redundant_closure,
+    reason = "closures name the tests that processes run"
+)]
 
 mod common;
 mod lab;
@@ -21,9 +25,8 @@ use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
 use common::pair::Target;
 use common::seen::Seen;
 use common::{Patience, open, worked};
-use lab::{Tally, child, child_role, shape};
+use lab::{alone, isolated_as, shape};
 
-const LIMIT: Duration = Duration::from_secs(180);
 /// The number of operations of a run.
 const COUNT: usize = 120;
 /// The peer timeout, milliseconds.
@@ -63,7 +66,7 @@ fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &See
 
 /// Makes operations to two processes, while the provider follows the script. `lost` says whether
 /// some never complete.
-fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
+fn run(faults: &str, contexts: &str, mode: &str, lost: bool) {
     println!("@at {faults} {contexts} {mode}");
     shape(&[
         ("TX_CTX", contexts),
@@ -103,10 +106,11 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     let sum = |of: fn(&Seen) -> u32| seen.iter().map(|s| of(s) as usize).sum::<usize>();
     let (good, bad) = (sum(Seen::succeeded), sum(Seen::failed));
     let once = seen.iter().filter(|s| s.all() == 1).count();
-    let unheard = COUNT - once - refused;
-    if unheard > 0 {
-        println!("@lost {unheard}: {good} good, {bad} bad, {refused} refused");
-    }
+    assert_eq!(
+        once + refused,
+        COUNT,
+        "{good} good, {bad} bad, {refused} refused"
+    );
     assert_eq!(bad + refused > 0, lost);
     // No report comes later.
     for _ in 0..5000 {
@@ -116,20 +120,9 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) -> Tally {
     drop(targets);
     region.unwrap().close().unwrap();
     t.close().unwrap();
-    Tally {
-        run: 1,
-        checked: COUNT as u64,
-        failed: (bad + refused) as u64,
-        lost: unheard as u64,
-        ..Tally::default()
-    }
 }
 
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn scripts() {
-    let contexts = child_role();
-    let mut tally = Tally::default();
+fn scripts(contexts: &str) {
     let mode = if contexts == "1" { "" } else { "CONTEXT2" };
     for (script, lost) in [
         // A peer stops answering, at its first operation or at a later one.
@@ -149,82 +142,53 @@ fn scripts() {
         ("againfrom=1", true),
         ("againfrom=15,delay=10", true),
     ] {
-        tally += run(&format!("seed=9,{script}"), &contexts, mode, lost);
+        run(&format!("seed=9,{script}"), contexts, mode, lost);
     }
-    tally.tell();
 }
 
 #[test]
 fn silence_ends() {
-    // The children wait for time, not for processors, so all run at the same time.
-    let mut tally = Tally::default();
-    std::thread::scope(|s| {
-        let both = ["1", "4"].map(|contexts| s.spawn(|| child("scripts", contexts, LIMIT)));
-        for one in both {
-            tally += one.join().unwrap();
-        }
-    });
-    tally.summary("silent peers and providers");
-    assert_eq!(tally.run, 22);
+    if let Some(tally) = isolated_as(&["1", "4"], |contexts| scripts(contexts)) {
+        tally.insist("silent peers and providers");
+    }
 }
 
 /// Without a timeout, a peer that comes back late causes only a longer wait.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn patience() {
-    child_role();
-    shape(&[("FAULTS", "seed=3,silent=5,back=200000")]);
-    let t = open("lab", ThreadLevel::Single, &[]);
-    let target = Target::start(&t, "lab", true);
-    let seen: Vec<Seen> = (0..40).map(|_| Seen::default()).collect();
-    let mut words = [0u64; 40];
-    for (i, word) in words.iter_mut().enumerate() {
-        assert!(post(&t, &target, i, word, &seen[i]));
-    }
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    assert!(seen.iter().all(|s| s.succeeded() == 1));
-    target.end();
-    t.close().unwrap();
-    let tally = Tally {
-        run: 1,
-        checked: 40,
-        ..Tally::default()
-    };
-    tally.tell();
-}
-
-#[test]
 fn a_late_peer_is_waited_for() {
-    child("patience", "patience", LIMIT).insist("a peer that comes back late");
+    alone(|| {
+        shape(&[("FAULTS", "seed=3,silent=5,back=200000")]);
+        let t = open("lab", ThreadLevel::Single, &[]);
+        let target = Target::start(&t, "lab", true);
+        let seen: Vec<Seen> = (0..40).map(|_| Seen::default()).collect();
+        let mut words = [0u64; 40];
+        for (i, word) in words.iter_mut().enumerate() {
+            assert!(post(&t, &target, i, word, &seen[i]));
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        assert!(seen.iter().all(|s| s.succeeded() == 1));
+        target.end();
+        t.close().unwrap();
+    });
 }
 
 /// The user keeps a region longer than the transport. The transport still closes its endpoints, because outstanding
 /// operations use memory of the transport.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn kept() {
-    child_role();
-    // Closing the endpoint closes the region too, so there is room for another region.
-    shape(&[("MR_MODE", "ENDPOINT"), ("REGIONS", "1")]);
-    let [one, other] = [(); 2].map(|()| open("lab", ThreadLevel::Single, &[]));
-    let mut memory = [0u64; 8];
-    let base = memory.as_mut_ptr().cast();
-    // SAFETY: the memory outlives the regions.
-    let register = |t: &Transport| unsafe { t.register(base, 64, Access::all()) };
-    let region = register(&one).unwrap();
-    assert!(register(&other).is_err());
-    one.close().unwrap();
-    register(&other).unwrap().close().unwrap();
-    drop(region);
-    other.close().unwrap();
-    let tally = Tally {
-        run: 1,
-        ..Tally::default()
-    };
-    tally.tell();
-}
-
-#[test]
 fn a_region_that_is_kept() {
-    child("kept", "kept", LIMIT).insist("a region that outlives its transport");
+    alone(|| {
+        // Closing the endpoint closes the region too, so there is room for another region.
+        shape(&[("MR_MODE", "ENDPOINT"), ("REGIONS", "1")]);
+        let [one, other] = [(); 2].map(|()| open("lab", ThreadLevel::Single, &[]));
+        let mut memory = [0u64; 8];
+        let base = memory.as_mut_ptr().cast();
+        // SAFETY: the memory outlives the regions.
+        let register = |t: &Transport| unsafe { t.register(base, 64, Access::all()) };
+        let region = register(&one).unwrap();
+        assert!(register(&other).is_err());
+        one.close().unwrap();
+        register(&other).unwrap().close().unwrap();
+        drop(region);
+        other.close().unwrap();
+    });
 }

@@ -14,16 +14,15 @@ mod stranger;
 #[path = "strangers/wire.rs"]
 mod wire;
 
-use std::alloc::{GlobalAlloc, Layout, System};
 use std::ptr::{self, NonNull};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use btl_ofi::{Endpoint, Handle, Region, Transport};
 use common::Calls as _;
 use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
+use common::given::{Counting, given};
 use common::reference::Numbers;
 use common::{Patience, insist, open, register};
 use stranger::Stranger;
@@ -32,27 +31,8 @@ use wire::{ALIVE, BATCH, FAREWELL, GET, Line, PUT, UNANSWERED, UNKNOWN, introduc
 /// Providers over TCP, whose port any process may know.
 const PROVIDERS: [&str; 2] = ["tcp;ofi_rxm", "net"];
 
-/// The bytes that this program's allocator has allocated. libfabric has another allocator.
-static GIVEN: AtomicUsize = AtomicUsize::new(0);
-/// The tests run one after the other, because each reads [`GIVEN`].
+/// The tests run one after the other, because each reads [`given`].
 static ALONE: Mutex<()> = Mutex::new(());
-
-struct Counting;
-
-// SAFETY: every call is passed on to the system's allocator.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's contract is the system allocator's.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        GIVEN.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller guarantees that `pointer` came from this allocator, so from the system's, with `layout`.
-        unsafe { System.dealloc(pointer, layout) }
-    }
-}
 
 #[global_allocator]
 static GLOBAL: Counting = Counting;
@@ -196,7 +176,7 @@ fn the_key_is_asked_for_first() {
         let right = scene.key();
         assert_ne!(right, 0);
         let own = introduction(OWN_KEY, &scene.stranger.name());
-        let before = GIVEN.load(Ordering::Relaxed);
+        let before = given();
         let mut numbers = Numbers(7);
         for round in 0..1000u32 {
             let key = match round {
@@ -223,7 +203,7 @@ fn the_key_is_asked_for_first() {
         scene.settle();
         assert!(scene.stranger.came.is_empty(), "{:?}", scene.stranger.came);
         scene.stranger.forget();
-        let kept = GIVEN.load(Ordering::Relaxed).saturating_sub(before);
+        let kept = given().saturating_sub(before);
         assert!(kept < 64 << 10, "{kept} bytes are kept");
     });
 }

@@ -15,14 +15,13 @@ mod common;
 mod lab;
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
 
 use btl_ofi::Transport;
 use plugin_api::{ModuleFlags, Status, ThreadLevel};
 
 use common::open;
 use common::pair::{DeviceWay, Target};
-use lab::{Tally, child, role, shape};
+use lab::{alone, shape};
 
 /// The description of a transport whose provider confirms puts at the target, as every available
 /// provider does, ...
@@ -136,38 +135,32 @@ fn sockets_on_a_device_that_a_thread_serves() {
     shows_on_device("sockets", DeviceWay::Thread);
 }
 
-/// Runs a test over the lab provider, whose bytes come after their completion, in a process that
-/// finds this provider.
-fn shows_over_lab(test: &str, pairs: &[(&str, &str)], show: fn()) {
-    if role().is_none() {
-        return child(test, test, Duration::from_secs(60)).insist(test);
-    }
+/// Gives the lab provider the shape in which bytes come after their completion.
+fn late(pairs: &[(&str, &str)]) {
     shape(&[&[("CONFIRMS", "0"), ("READ_ORDER", "1")], pairs].concat());
-    show();
-    Tally {
-        run: 1,
-        ..Tally::default()
-    }
-    .tell();
 }
 
 #[test]
 fn lab_by_order() {
-    shows_over_lab("lab_by_order", &[], || shows("lab", false, BY_READ));
+    alone(|| {
+        late(&[]);
+        shows("lab", false, BY_READ);
+    });
 }
 
 /// Order confirms larger puts; the other operations go by message.
 #[test]
 fn lab_by_order_beside_messages() {
-    let pairs = [("ATOMICS", "0")];
-    shows_over_lab("lab_by_order_beside_messages", &pairs, || {
+    alone(|| {
+        late(&[("ATOMICS", "0")]);
         shows("lab", false, BY_READ);
     });
 }
 
 #[test]
 fn lab_by_order_on_a_device() {
-    shows_over_lab("lab_by_order_on_a_device", &[], || {
+    alone(|| {
+        late(&[]);
         shows_on_device("lab", DeviceWay::Progress);
     });
 }
@@ -176,8 +169,8 @@ fn lab_by_order_on_a_device() {
 /// although it could.
 #[test]
 fn lab_by_order_leaves_devices_to_copies() {
-    let pairs = [("HMEM", "1"), ("HMEM_OVERRIDE", "1")];
-    shows_over_lab("lab_by_order_leaves_devices_to_copies", &pairs, || {
+    alone(|| {
+        late(&[("HMEM", "1"), ("HMEM_OVERRIDE", "1")]);
         shows_on_device("lab", DeviceWay::Direct);
     });
 }

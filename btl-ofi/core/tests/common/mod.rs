@@ -6,6 +6,7 @@ pub(crate) mod attending;
 mod calls;
 pub(crate) use calls::Calls;
 pub(crate) mod device;
+pub(crate) mod given;
 pub(crate) mod memory;
 pub(crate) mod pair;
 mod patience;

@@ -27,7 +27,7 @@ pub(crate) use super::pair::{DeviceWay, Target, handle_of, handle_text, hex, unh
 pub(crate) use super::reference::Numbers;
 pub(crate) use super::reports::Reports;
 pub(crate) use super::seen::Seen;
-pub(crate) use super::shows::{shows, shows_for};
+pub(crate) use super::shows::shows;
 pub(crate) use super::there::{Pair, There};
 pub(crate) use super::told::{Ended, FAILED, Receives};
 pub(crate) use super::{

@@ -8,6 +8,8 @@ use std::time::Duration;
 use btl_ofi::Completion;
 use plugin_api::{Endpoint, Handle, Module, Status};
 
+use super::told::Ended;
+
 /// The reports of operations whose callback is [`completion`](Self::completion). This object
 /// outlives the operations.
 #[derive(Default)]
@@ -20,20 +22,16 @@ pub(crate) struct Seen {
 impl Seen {
     /// The callback of an operation.
     pub(crate) fn completion(&self) -> Option<Completion> {
-        Some(self.by(note))
+        Ended::completion(self)
     }
 
     /// The same callback, but each report of a failure takes a millisecond.
     pub(crate) fn slow_completion(&self) -> Option<Completion> {
-        Some(self.by(note_slowly))
-    }
-
-    fn by(&self, function: plugin_api::CompletionFn) -> Completion {
-        Completion {
-            function,
+        Some(Completion {
+            function: note_slowly,
             context: ptr::from_ref(self).cast_mut().cast(),
             data: ptr::null_mut(),
-        }
+        })
     }
 
     pub(crate) fn succeeded(&self) -> u32 {
@@ -70,17 +68,10 @@ impl Seen {
     }
 }
 
-unsafe extern "C" fn note(
-    _: *mut Module,
-    _: *mut Endpoint,
-    _: *mut c_void,
-    _: *mut Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: `Seen::by` made the context; the tests keep it until the transport is closed.
-    unsafe { &*context.cast::<Seen>() }.add(status);
+impl Ended for Seen {
+    fn ended(&self, status: Status) {
+        self.add(status.0);
+    }
 }
 
 unsafe extern "C" fn note_slowly(
@@ -95,6 +86,6 @@ unsafe extern "C" fn note_slowly(
     if status != 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
-    // SAFETY: `Seen::by` made the context; the tests keep it until the transport is closed.
+    // SAFETY: `slow_completion` made the context; the tests keep it until the transport is closed.
     unsafe { &*context.cast::<Seen>() }.add(status);
 }

@@ -20,21 +20,9 @@ pub(crate) fn shows(
     atomics: bool,
     provider: &str,
 ) {
-    shows_for(ROUNDS, t, target, base, atomics, provider);
-}
-
-/// The same, for `rounds` rounds.
-pub(crate) fn shows_for(
-    rounds: u64,
-    t: &Transport,
-    target: &mut Target<'_>,
-    base: u64,
-    atomics: bool,
-    provider: &str,
-) {
     let (peer, h) = (target.peer, target.handle);
     let mut data = vec![0u64; (8 * 1024).min(t.capabilities().put_limit / 8)];
-    for round in 1..=rounds {
+    for round in 1..=ROUNDS {
         let words = if round % 20 == 0 { data.len() } else { 1 };
         data[0] = round;
         data[words - 1] = round;

@@ -9,12 +9,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
-use btl_ofi::{Completion, Endpoint, ErrorReport, Handle, Transport};
+use btl_ofi::{Endpoint, ErrorReport, Handle, Transport};
 use mca_params::Value;
 use plugin_api::{Access, BtlAtomicOp, Module, Status, ThreadLevel};
 
-use crate::common::pair::{hex, unhex};
+use crate::common::pair::{handle_of, handle_text, hex, unhex};
 use crate::common::tally::Origin;
+use crate::common::told::Ended;
 use crate::common::{Calls as _, Patience, SAME_NODE, open};
 use crate::counters::{connections, packets, repeats};
 
@@ -41,23 +42,15 @@ struct Posted {
     word: u64,
 }
 
-unsafe extern "C" fn completed(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the rank keeps posted operations to the end of the process.
-    let posted = unsafe { &*context.cast::<Posted>() };
-    let count = if status == 0 {
-        &posted.succeeded
-    } else {
-        &posted.failed
-    };
-    count.fetch_add(1, Ordering::Relaxed);
+impl Ended for Posted {
+    fn ended(&self, status: Status) {
+        let count = if status.is_ok() {
+            &self.succeeded
+        } else {
+            &self.failed
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// The number of operations without callback that were reported as failed.
@@ -154,10 +147,9 @@ impl Rank {
         // SAFETY: the window lives to the end of the process.
         let region =
             unsafe { t.register(window.as_mut_ptr().cast(), 8 * WINDOW, Access::all()) }.unwrap();
-        // SAFETY: a handle is plain bytes.
-        let handle: [u8; Handle::SIZE] = unsafe { std::mem::transmute(region.handle()) };
+        let handle = handle_text(region.handle());
         std::mem::forget(region);
-        println!("@{} {}", hex(t.address()), hex(&handle));
+        println!("@{} {handle}", hex(t.address()));
         Rank {
             t,
             window,
@@ -180,7 +172,7 @@ impl Rank {
                     Ok(peer) => peer,
                     Err(error) => return error.to_string().replace('\n', " "),
                 };
-                self.peers.insert(proc, (peer, handle(fields[2])));
+                self.peers.insert(proc, (peer, handle_of(fields[2])));
                 String::from("done")
             }
             "mix" => self.mix(rest, hear),
@@ -240,7 +232,7 @@ impl Rank {
     fn mix(&mut self, rest: &str, hear: &mpsc::Receiver<String>) -> String {
         let fields: Vec<&str> = rest.split(' ').collect();
         let (seed, wanted): (u64, u64) = (fields[0].parse().unwrap(), fields[1].parse().unwrap());
-        let mut origin = Origin::new(&self.t, &unhex(fields[2]), handle(fields[3]), seed);
+        let mut origin = Origin::new(&self.t, &unhex(fields[2]), handle_of(fields[3]), seed);
         let mut done = 0;
         loop {
             if wanted == 0 && hear.try_recv().is_ok() || wanted > 0 && done == wanted {
@@ -278,11 +270,7 @@ impl Rank {
                 ..Posted::default()
             }));
             let has_callback = kind % 2 == 0;
-            let done = has_callback.then_some(Completion {
-                function: completed,
-                context: ptr::from_ref(posted).cast_mut().cast(),
-                data: ptr::null_mut(),
-            });
+            let done = has_callback.then(|| posted.completion()).flatten();
             let word: *mut c_void = (&raw const posted.word).cast_mut().cast();
             let add = BtlAtomicOp::Add;
             let sum = h.base() + 8 * SUM as u64;
@@ -338,10 +326,4 @@ impl Rank {
         let [succeeded, failed, pending, twice] = seen;
         format!("{succeeded} {failed} {pending} {twice} {lost}")
     }
-}
-
-fn handle(text: &str) -> Handle {
-    let bytes: [u8; Handle::SIZE] = unhex(text).try_into().unwrap();
-    // SAFETY: a handle is plain bytes.
-    unsafe { std::mem::transmute::<[u8; Handle::SIZE], Handle>(bytes) }
 }

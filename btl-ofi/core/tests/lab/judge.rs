@@ -12,14 +12,15 @@ use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use btl_ofi::{Apply, Change, Completion, Endpoint, Handle, Notice, Op, Transport};
+use btl_ofi::{Apply, Change, Endpoint, Handle, Notice, Op, Transport};
 use plugin_api::{ApplyRun, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, OpFlags, Status};
 
 use super::Tally;
 use super::dice::Dice;
 use super::model::{ADD_BYTES, Issued, SLOT, Words, arithmetic, bytes, first, from_bytes, replace};
-use super::said::{Kept, Losses, note};
+use super::said::{Kept, Losses};
 use crate::common::Patience;
+use crate::common::told::Ended as _;
 
 /// The number of polls of origin and target after which no earlier operation is outstanding. No script delays an
 /// operation longer.
@@ -171,11 +172,7 @@ impl<'a> Judge<'a> {
         if !self.untracked || self.dice.below(2) == 0 {
             o.outcome = Some(Box::default());
         }
-        let completion = o.outcome.as_ref().map(|outcome| Completion {
-            function: note,
-            context: ptr::from_ref(&**outcome).cast_mut().cast(),
-            data: ptr::null_mut(),
-        });
+        let completion = o.outcome.as_ref().and_then(|o| o.completion());
         let peer = self.dice.pick(&self.peers);
         let (t, h, at, none) = (self.t, self.handle, self.place(slot), ptr::null_mut());
         let source = o.source.as_mut_ptr().cast::<c_void>();

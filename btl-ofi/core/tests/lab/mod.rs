@@ -63,7 +63,7 @@ impl AddAssign for Tally {
 
 impl Tally {
     /// Prints the line with the counts, which the parent adds up.
-    pub(crate) fn tell(&self) {
+    fn tell(&self) {
         println!(
             "@tally {} {} {} {} {}",
             self.run, self.refused, self.checked, self.failed, self.lost
@@ -229,13 +229,8 @@ pub(crate) fn isolated_seeds<F: FnMut(u64) -> Tally>(
 }
 
 /// The role of this process, if it is a child.
-pub(crate) fn role() -> Option<String> {
+fn role() -> Option<String> {
     env::var(ROLE).ok()
-}
-
-/// The role of this process. The function is only for children.
-pub(crate) fn child_role() -> String {
-    role().expect("started by another test, as its child")
 }
 
 /// Changes the provider's shape. Only a child may call this, between two transports.
@@ -329,7 +324,7 @@ fn command(test: &str, role: &str, folder: &Path) -> Command {
 /// as broken, and its output is printed, unless it passes, the provider reports no violation, and
 /// every object is closed.
 #[must_use]
-pub(crate) fn child(test: &str, role: &str, limit: Duration) -> Tally {
+fn child(test: &str, role: &str, limit: Duration) -> Tally {
     let folder = Folder::new();
     let (status, out, err) = spoken(&mut command(test, role, &folder.0), limit);
     let mut tally = told(&out);

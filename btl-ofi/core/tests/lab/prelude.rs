@@ -12,7 +12,6 @@ pub(crate) use super::judge::Judge;
 pub(crate) use super::model::{SLOT, serve_applies};
 pub(crate) use super::said::{Kept, Losses};
 pub(crate) use super::{
-    Tally, announce, child, child_role, descriptors, registration_modes, role, shape, stats,
-    violations,
+    Tally, announce, descriptors, registration_modes, shape, stats, violations,
 };
 pub(crate) use super::{alone, isolated_as, isolated_seeds, seeds};

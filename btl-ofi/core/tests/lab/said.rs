@@ -5,9 +5,10 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
 
 use btl_ofi::ErrorReport;
-use plugin_api::Module;
+use plugin_api::{Module, Status};
 
 use super::Tally;
+use crate::common::told::Ended;
 
 /// The report of a callback.
 #[derive(Default)]
@@ -16,20 +17,11 @@ pub(super) struct Outcome {
     pub(super) status: AtomicI32,
 }
 
-/// The callback of every operation that has one.
-pub(super) unsafe extern "C" fn note(
-    _: *mut Module,
-    _: *mut plugin_api::Endpoint,
-    _: *mut c_void,
-    _: *mut plugin_api::Handle,
-    context: *mut c_void,
-    _: *mut c_void,
-    status: i32,
-) {
-    // SAFETY: the judge passes an outcome that outlives the transport's use of it.
-    let outcome = unsafe { &*context.cast::<Outcome>() };
-    outcome.status.store(status, Ordering::Relaxed);
-    outcome.calls.fetch_add(1, Ordering::Relaxed);
+impl Ended for Outcome {
+    fn ended(&self, status: Status) {
+        self.status.store(status.0, Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// Outcomes of judged operations. The outcomes are kept until the transport is closed, because a second

@@ -5,35 +5,27 @@ use super::*;
 /// The provider never accepts an operation: posts return "again", and no flush waits for operations
 /// that were never accepted.
 #[test]
-#[ignore = "a child process of other tests, which start it"]
-fn nothing_is_taken() {
-    child_role();
-    shape(&[("FAULTS", "seed=1,again=1000")]);
-    let t = open("lab", ThreadLevel::Single, &[]);
-    let peer = t.connect(t.address(), 0).unwrap();
-    let mut window = [0u64; 8];
-    let region = register(&t, &mut window);
-    let (h, mut word) = (region.handle(), 1u64);
-    let from = (&raw mut word).cast();
-    for _ in 0..20_000 {
-        let status = t.put(peer, from, h.base(), &h, 8, None);
-        assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
-    }
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    let stats = t.stats();
-    assert_eq!((stats.posted, stats.again), (0, 20_000));
-    region.close().unwrap();
-    t.close().unwrap();
-    let tally = Tally {
-        run: 1,
-        ..Tally::default()
-    };
-    tally.tell();
-}
-
-#[test]
 fn again_for_ever() {
-    let tally = child("refused::nothing_is_taken", "again", LIMIT);
-    tally.insist("again for ever");
-    assert!(tally.faults >= 20_000, "{tally:?}");
+    let tally = isolated_as(&[""], |_| {
+        shape(&[("FAULTS", "seed=1,again=1000")]);
+        let t = open("lab", ThreadLevel::Single, &[]);
+        let peer = t.connect(t.address(), 0).unwrap();
+        let mut window = [0u64; 8];
+        let region = register(&t, &mut window);
+        let (h, mut word) = (region.handle(), 1u64);
+        let from = (&raw mut word).cast();
+        for _ in 0..20_000 {
+            let status = t.put(peer, from, h.base(), &h, 8, None);
+            assert_eq!(status, Status::TEMP_OUT_OF_RESOURCE);
+        }
+        assert_eq!(t.flush(None), Status::SUCCESS);
+        let stats = t.stats();
+        assert_eq!((stats.posted, stats.again), (0, 20_000));
+        region.close().unwrap();
+        t.close().unwrap();
+    });
+    if let Some(tally) = tally {
+        tally.insist("again for ever");
+        assert!(tally.faults >= 20_000, "{tally:?}");
+    }
 }

@@ -191,7 +191,8 @@ fn measure(
     let kinds = rank::TRANSPORT
         .iter()
         .map(|kind| (*kind, false))
-        .chain(rank::WINDOW.iter().map(|kind| (*kind, true)));
+        .chain(rank::WINDOW.iter().map(|kind| (*kind, true)))
+        .chain([(rank::SHARED, true)]);
     let mut found = BTreeMap::new();
     for (at, (kind, window)) in kinds.enumerate() {
         if provider != "lab" && (window || kind.contains("completion")) {

@@ -55,6 +55,8 @@ pub(super) const WINDOW: [&str; 4] = [
     "window fetch-add and flush",
     "window accumulate and flush",
 ];
+/// The kind over a window in a shared segment.
+pub(super) const SHARED: &str = "window put to a shared segment";
 
 /// Kinds of operations, the first of [`TRANSPORT`].
 const KINDS: usize = 12;
@@ -141,10 +143,17 @@ pub(super) fn run(provider: &str) -> Result<(), String> {
     };
     let info = Info::new().with_table(TableChoice::Btl);
     let window = Window::allocate_with(&job, SIZE, 1, &info).map_err(text)?;
+    let info = Info::new().with_table(TableChoice::Shm);
+    let shared = Window::allocate_with(&job, SIZE, 1, &info).map_err(text)?;
     if job.rank() == 0 {
         window.lock_all(Assertion::empty()).map_err(text)?;
-        let counted = rank.count().and_then(|()| rank.count_window(&window, last));
+        shared.lock_all(Assertion::empty()).map_err(text)?;
+        let counted = rank
+            .count()
+            .and_then(|()| rank.count_window(&window, last))
+            .and_then(|()| rank.count_shared(&shared, last));
         window.unlock_all().map_err(text)?;
+        shared.unlock_all().map_err(text)?;
         rank.stop();
         counted?;
     } else {
@@ -159,6 +168,7 @@ pub(super) fn run(provider: &str) -> Result<(), String> {
     }
     job.barrier().map_err(|e| e.to_string())?;
     window.free().map_err(|e| e.to_string())?;
+    shared.free().map_err(|e| e.to_string())?;
     drop(registration);
     job.finalize().map_err(|e| e.to_string())
 }
@@ -371,6 +381,26 @@ impl Rank {
             call(kind);
             count(&mut || call(kind));
         }
+        outcome
+    }
+
+    /// A put that is complete when it returns.
+    fn count_shared(&self, window: &Window, rank: usize) -> Result<(), String> {
+        let layout = Layout::contiguous(Datatype::Uint8, 8);
+        let mut outcome = Ok(());
+        let mut call = || {
+            let target = Target {
+                rank,
+                displacement: 64,
+                layout: &layout,
+            };
+            // SAFETY: the buffer lives to the end of the process.
+            if let Err(e) = unsafe { window.put(self.local, &layout, target) } {
+                outcome = Err(text(e));
+            }
+        };
+        call();
+        count(&mut call);
         outcome
     }
 

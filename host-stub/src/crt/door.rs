@@ -2,6 +2,7 @@
 //! runtime.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use osc_engine::door::{Completion, Entered as EnteredCall, Pace, Until, Waiter, Watch};
 use osc_engine::win::{WinError, WinResult};
@@ -36,6 +37,10 @@ pub(crate) struct Waits(pub(crate) Arc<Engine>);
 impl Waiter for Waits {
     fn progress(&self) -> i32 {
         self.0.progress()
+    }
+
+    fn others(&self) -> Option<Arc<AtomicUsize>> {
+        Some(self.0.busy().count())
     }
 
     fn visit(&self) {

@@ -54,6 +54,11 @@ impl Busy {
         }
     }
 
+    /// The count itself.
+    pub(super) fn count(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.0)
+    }
+
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0

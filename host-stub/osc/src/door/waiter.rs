@@ -1,5 +1,8 @@
 //! How calls wait.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
+
 use super::completion::Completion;
 use super::pace::Pace;
 use crate::win::{WinError, WinResult};
@@ -20,6 +23,12 @@ pub trait Until: Sync {
 pub trait Waiter: Send + Sync {
     /// Makes progress once. The number of completions, or more where peers were served, or a negative status.
     fn progress(&self) -> i32;
+
+    /// Number of things under way that need progress besides the transport. While it is zero, [`progress`](Self::progress)
+    /// does no more than the transport's own. `None`: it always may.
+    fn others(&self) -> Option<Arc<AtomicUsize>> {
+        None
+    }
 
     /// Progress inside a loop of another kind, such as one that waits for the program's other processes.
     fn visit(&self);

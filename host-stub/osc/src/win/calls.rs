@@ -30,7 +30,12 @@ impl Window {
     ) -> WinResult<()> {
         let op = || RmaOp::put("put", (origin, layout), target);
         // SAFETY: the caller guarantees the buffer.
-        unsafe { self.communicate(op, self.table.put) }
+        unsafe {
+            match self.direct_transfer::<true>(&op) {
+                Some(issued) => issued,
+                None => self.communicate(op, self.table.put),
+            }
+        }
     }
 
     /// Reads the target's elements to the origin's.
@@ -46,7 +51,12 @@ impl Window {
     ) -> WinResult<()> {
         let op = || RmaOp::get("get", (origin, layout), target);
         // SAFETY: the caller guarantees the buffer.
-        unsafe { self.communicate(op, self.table.get) }
+        unsafe {
+            match self.direct_transfer::<false>(&op) {
+                Some(issued) => issued,
+                None => self.communicate(op, self.table.get),
+            }
+        }
     }
 
     /// `target = target op origin`, each element atomically with respect to other accumulates of
@@ -66,7 +76,12 @@ impl Window {
     ) -> WinResult<()> {
         let op = || RmaOp::update("accumulate", (origin, layout), target, op);
         // SAFETY: the caller guarantees the buffer.
-        unsafe { self.communicate(op, self.table.accumulate) }
+        unsafe {
+            match self.direct_update(self.direct.accumulate, op) {
+                Some(issued) => issued,
+                None => self.communicate(op, self.table.accumulate),
+            }
+        }
     }
 
     /// As [`accumulate`](Self::accumulate), and fetches what was at the target to `result`. With
@@ -112,7 +127,12 @@ impl Window {
         };
         let op = || RmaOp::fetch("fetch_and_op", (origin, &one), (result, &one), target, op);
         // SAFETY: the caller guarantees the buffers.
-        unsafe { self.communicate(op, self.table.fetch_and_op) }
+        unsafe {
+            match self.direct_update(self.direct.fetch_and_op, op) {
+                Some(issued) => issued,
+                None => self.communicate(op, self.table.fetch_and_op),
+            }
+        }
     }
 
     /// Compare-and-swap: fetches the target's element to `result`, and replaces it by the element at `origin` if
@@ -225,21 +245,36 @@ impl Window {
             // SAFETY: the caller guarantees the buffers.
             return unsafe { self.communicate_located(op(), entry) };
         }
+        if !self.link.enters_freely() {
+            // SAFETY: the caller guarantees the buffers.
+            return unsafe { self.communicate_here(op(), entry) };
+        }
         // SAFETY: the caller guarantees the buffers.
-        unsafe { self.communicate_here(op(), entry) }
+        unsafe { self.communicate_entered(op(), entry) }
     }
 
     /// [`communicate`](Self::communicate) with buffers that are where their pointers say.
     ///
     /// # Safety
     /// As for [`communicate`](Self::communicate).
-    #[inline(always)]
+    #[inline(never)]
     pub(super) unsafe fn communicate_here(
         &self,
         op: RmaOp<'_>,
         entry: Communicate,
     ) -> WinResult<()> {
         let _entered = self.link.enter(op.call)?;
+        // SAFETY: the caller guarantees the buffers.
+        unsafe { self.communicate_entered(op, entry) }
+    }
+
+    /// [`communicate_here`](Self::communicate_here) after the call was entered. Nothing remains after the table's function, so
+    /// the compiler makes a tail call.
+    ///
+    /// # Safety
+    /// As for [`communicate`](Self::communicate).
+    #[inline(always)]
+    unsafe fn communicate_entered(&self, op: RmaOp<'_>, entry: Communicate) -> WinResult<()> {
         let peer = self.allowed(op.call, op.target.rank, op.writes())?;
         let mut room = KeyRoom::uninit();
         let key_use = match op.kind {

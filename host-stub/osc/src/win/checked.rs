@@ -68,12 +68,27 @@ fn defined(call: &'static str, op: Op, datatype: Datatype, fetches: bool) -> Win
     } else {
         return Ok(());
     };
-    Err(Box::new(WinError::InvalidOperation {
+    Err(undefined(call, op, datatype, why))
+}
+
+#[cold]
+#[inline(never)]
+fn undefined(call: &'static str, op: Op, datatype: Datatype, why: &'static str) -> Box<WinError> {
+    Box::new(WinError::InvalidOperation {
         call,
         op,
         datatype,
         why,
-    }))
+    })
+}
+
+#[cold]
+#[inline(never)]
+fn refuses_puts(call: &'static str) -> Box<WinError> {
+    Box::new(WinError::EpochMisuse {
+        call,
+        state: "a fence epoch asserted to have no puts to this rank (NOPUT)",
+    })
 }
 
 #[cold]
@@ -94,7 +109,32 @@ fn out_of_bounds(
     })
 }
 
-impl RmaOp<'_> {
+impl<'a> RmaOp<'a> {
+    /// The transfer to a place that the checks found.
+    #[inline(always)]
+    pub(super) fn transfer(
+        &self,
+        peer: &'a Peer,
+        (address, handle): (u64, *const Handle),
+    ) -> Transfer<'a> {
+        Transfer {
+            call: self.call,
+            op: self.op,
+            target: self.target.rank,
+            peer,
+            address,
+            handle,
+            target_layout: self.target.layout,
+            origin: self.origin,
+            origin_layout: self.layout,
+            local_handle: self.local_handle,
+            compare: self.compare,
+            result: self.result,
+            result_layout: self.result_layout,
+            record: self.record,
+        }
+    }
+
     #[inline(always)]
     fn check(&self) -> WinResult<()> {
         let (call, layout) = (self.call, self.target.layout);
@@ -104,12 +144,8 @@ impl RmaOp<'_> {
             Kind::Fetch => defined(call, self.op, layout.datatype(), true)?,
             Kind::Swap => {
                 if layout.datatype().is_float() {
-                    return Err(Box::new(WinError::InvalidOperation {
-                        call,
-                        op: self.op,
-                        datatype: layout.datatype(),
-                        why: "as compare-and-swap on floating-point types",
-                    }));
+                    let why = "as compare-and-swap on floating-point types";
+                    return Err(undefined(call, self.op, layout.datatype(), why));
                 }
                 // All its layouts are one element.
                 return Ok(());
@@ -152,11 +188,9 @@ impl Window {
         if self.kind() == WindowKind::Dynamic {
             return None;
         }
-        let offset = displacement.checked_mul(u64::from(peer.unit))?;
-        (offset.checked_add(extent as u64)? <= peer.limit).then(|| Place {
-            address: peer.base.wrapping_add(offset),
-            handle: peer.handle.as_ptr(),
-        })
+        let address = peer.address_of(displacement, extent)?;
+        let handle = peer.handle.as_ptr();
+        Some(Place { address, handle })
     }
 
     #[cold]
@@ -211,10 +245,7 @@ impl Window {
         let peer = self.peer(call, rank)?;
         self.epochs.check_access(call, rank)?;
         if writes && rank == self.link.rank && self.epochs.refuses_puts() {
-            return Err(Box::new(WinError::EpochMisuse {
-                call,
-                state: "a fence epoch asserted to have no puts to this rank (NOPUT)",
-            }));
+            return Err(refuses_puts(call));
         }
         Ok(peer)
     }
@@ -237,21 +268,6 @@ impl Window {
         op.check()?;
         let target = &op.target;
         let place = self.place(op.call, peer, target.displacement, target.layout, key)?;
-        Ok(Transfer {
-            call: op.call,
-            op: op.op,
-            target: target.rank,
-            peer,
-            address: place.address,
-            handle: place.handle,
-            target_layout: target.layout,
-            origin: op.origin,
-            origin_layout: op.layout,
-            local_handle: op.local_handle,
-            compare: op.compare,
-            result: op.result,
-            result_layout: op.result_layout,
-            record: op.record,
-        })
+        Ok(op.transfer(peer, (place.address, place.handle)))
     }
 }

@@ -1,6 +1,6 @@
 //! A window's view of its processes and the transport: progress, waits, and failures.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,6 +26,8 @@ pub(super) struct Link {
     /// The ranks of the window.
     pub(super) members: Members,
     pub(super) transport: Transport,
+    /// See [`Waiter::others`].
+    others: Option<Arc<AtomicUsize>>,
     pub(super) rank: usize,
     pub(super) size: usize,
     /// Whether accumulates to one target take effect in the order of their calls, so that none
@@ -64,6 +66,7 @@ impl Link {
             scatters: attributes.flags.contains(ModuleFlags::SCATTERS),
             members,
             transport,
+            others: context.waiter.others(),
             context,
             watched: Box::default(),
             looked: Mutex::new(Instant::now()),
@@ -106,7 +109,11 @@ impl Link {
     /// Progresses the transport once; returns how much completed.
     #[inline]
     pub(super) fn progress(&self, call: &'static str) -> WinResult<i32> {
-        match self.context.waiter.progress() {
+        let count = match &self.others {
+            Some(others) if others.load(Ordering::Relaxed) == 0 => self.transport.progress(),
+            _ => self.context.waiter.progress(),
+        };
+        match count {
             count if count >= 0 => Ok(count),
             code => Err(self.progress_failed(call, code)),
         }

@@ -22,6 +22,7 @@ mod copy;
 mod create;
 mod custom;
 mod device;
+mod direct;
 mod dynamic;
 mod epoch;
 mod error;

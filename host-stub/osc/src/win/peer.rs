@@ -198,6 +198,14 @@ impl Peer {
         self.regions.get_or_init(Box::default)
     }
 
+    /// The address of a displacement in its units; none if what begins there does not end inside its memory.
+    #[inline(always)]
+    pub(super) fn address_of(&self, displacement: u64, extent: usize) -> Option<u64> {
+        let offset = displacement.checked_mul(u64::from(self.unit))?;
+        let is_inside = offset.checked_add(extent as u64)? <= self.limit;
+        is_inside.then(|| self.base.wrapping_add(offset))
+    }
+
     /// The address of a word of that rank's control block.
     #[inline]
     pub(super) fn control_address(&self, word: Word) -> u64 {

@@ -1,5 +1,6 @@
 //! The public synchronisation calls: they keep the epochs, and go through the window's table.
 
+use super::btl::passive;
 use super::epoch::{Assertion, Held, LockKind};
 use super::error::{WinError, WinResult};
 use super::window::Window;
@@ -104,9 +105,11 @@ impl Window {
     #[inline]
     pub fn flush(&self, rank: usize) -> WinResult<()> {
         // In most calls nothing remains after the table's function, so the compiler makes a tail call.
-        let plain = self.link.enters_freely() && self.epochs.is_locked_all();
-        if plain && rank < self.link.size {
+        let free = self.direct.flush || self.link.enters_freely();
+        let plain = free && self.epochs.is_locked_all();
+        if plain && let Some(peer) = self.parts.peers.get(rank) {
             return match self.link.is_quiet() {
+                true if self.direct.flush => passive::flush_peer(self, "flush", peer),
                 true => (self.table.flush)(self, "flush", rank),
                 false => self.flush_and_look(rank),
             };

@@ -18,8 +18,21 @@ pub struct SharedPart {
     pub unit: u32,
 }
 
+/// Which calls of a window need not go through its table, because their entries are the functions over the transport.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Direct {
+    pub(super) put: bool,
+    pub(super) get: bool,
+    pub(super) accumulate: bool,
+    pub(super) fetch_and_op: bool,
+    pub(super) flush: bool,
+}
+
 /// An entry of a communication call.
 pub(super) type Communicate = unsafe fn(&Window, &Transfer<'_>) -> WinResult<()>;
+
+/// The entry of a flush of one rank.
+pub(super) type Flush = fn(&Window, &'static str, usize) -> WinResult<()>;
 
 /// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
 /// [`Transfer`] to be valid for its layouts until the operation is complete.
@@ -59,11 +72,11 @@ pub struct RmaTable {
     /// Completes all operations and gives the locks back, if they were taken.
     pub unlock_all: fn(&Window, bool) -> WinResult<()>,
     /// Completes operations to the target, there and here.
-    pub flush: fn(&Window, &'static str, usize) -> WinResult<()>,
+    pub flush: Flush,
     /// Completes all operations, everywhere.
     pub flush_all: fn(&Window, &'static str) -> WinResult<()>,
     /// Completes operations to the target, here.
-    pub flush_local: fn(&Window, &'static str, usize) -> WinResult<()>,
+    pub flush_local: Flush,
     /// Completes all operations, here.
     pub flush_local_all: fn(&Window, &'static str) -> WinResult<()>,
     /// Waits for the posts of a group, unless they are known to have come.

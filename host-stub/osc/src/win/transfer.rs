@@ -11,6 +11,7 @@ use crate::base::Op;
 
 /// A checked communication call: both layouts hold the same elements, the target range lies in
 /// memory that the target exposes, the epoch allows it, and there is at least one element.
+#[derive(Clone, Copy)]
 pub struct Transfer<'a> {
     /// The call, for errors.
     pub call: &'static str,

@@ -11,7 +11,7 @@ use super::info::Resolved;
 use super::kind::WindowKind;
 use super::link::Link;
 use super::parts::Parts;
-use super::table::RmaTable;
+use super::table::{Direct, RmaTable};
 use super::types::TypeTable;
 
 /// Memory of every rank of a group, open to one-sided access by all of them.
@@ -32,6 +32,7 @@ pub struct Window {
     pub(super) epochs: Epochs,
     pub(super) table: RmaTable,
     pub(super) table_name: &'static str,
+    pub(super) direct: Direct,
     pub(super) layers: Layers,
     // Boxed: callbacks hold addresses of counts in it, and the window itself may be moved.
     pub(super) parts: ManuallyDrop<Box<Parts>>,

@@ -1,4 +1,4 @@
-//! Accumulates, fetching accumulates and compare-and-swap, by the transport's atomics.
+//! Accumulates and fetching accumulates, by the transport's atomics.
 //!
 //! The type of an element and its alignment alone decide which path changes the element. So all paths that can meet at one
 //! element are atomic with respect to each other:
@@ -23,12 +23,11 @@ use std::ffi::c_void;
 use plugin_api::{Datatype, Status};
 
 use super::apply;
-use super::callbacks::done;
+use super::callbacks::finishing;
 use super::compare_swap::by_compare_swap;
 use super::how::How;
 use super::locked;
 use super::tracked::CountedOperation;
-use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
 use crate::win::error::WinResult;
@@ -47,14 +46,14 @@ const MOST_OF_A_RUN: usize = 1024;
 /// and ten fit these messages, and one leaves a quarter of the first message empty.
 const PIECE: usize = 7904;
 
-fn is_aligned(address: u64, datatype: Datatype) -> bool {
+pub(super) fn is_aligned(address: u64, datatype: Datatype) -> bool {
     address.is_multiple_of(datatype.size() as u64)
 }
 
 /// Lets an accumulate follow earlier ones to the target: waits for the earlier ones, unless the transport keeps them in order
 /// or the program needs no order.
 #[inline]
-fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
+pub(super) fn keep_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<()> {
     match window.follows(peer) {
         true => wait_in_order(window, peer, call),
         false => Ok(()),
@@ -71,7 +70,7 @@ fn wait_in_order(window: &Window, peer: &Peer, call: &'static str) -> WinResult<
     window.wait_accumulates(call, peer)
 }
 
-pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+pub(in crate::win) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer.
     unsafe {
         match transfer.record {
@@ -177,7 +176,7 @@ unsafe fn update(
         return unsafe { many_pieces(window, transfer, request, limit) };
     }
     // SAFETY: the caller vouches for the transfer.
-    unsafe { issue_whole(window, transfer, request) }
+    unsafe { issue_whole(window, || *transfer, request) }
 }
 
 /// Whether elements lie in so many places that one command costs less than one atomic for each, although a command's operands
@@ -224,23 +223,53 @@ unsafe fn many_pieces(
     })
 }
 
-/// Issues a whole transfer. A second try finds all its data in the transfer, so nothing more is kept during the first try.
+/// Issues a whole transfer. `make` makes the transfer: once here, where it stays in registers, and once more in memory if the
+/// transport did not take it at once.
 #[inline(always)]
-unsafe fn issue_whole(
+unsafe fn issue_whole<'a>(
     window: &Window,
-    transfer: &Transfer<'_>,
+    make: impl Fn() -> Transfer<'a>,
     request: Option<&RequestState>,
 ) -> WinResult<()> {
+    let transfer = make();
     let counted = CountedOperation::begin(&transfer.peer.accumulates, request);
     let (piece, context, data) = (transfer.whole(), counted.context(), counted.data());
     // SAFETY: the caller vouches for the transfer.
-    let status = unsafe { post(window, transfer, &piece, context, data) };
+    let status = unsafe { post(window, &transfer, &piece, context, data) };
     if counted.is_taken(status) {
         window.note(transfer.peer);
         return Ok(());
     }
     // SAFETY: as above; the operation was not taken.
-    unsafe { issue_again(window, transfer, counted, status) }
+    unsafe { issue_again(window, &make(), counted, status) }
+}
+
+/// Issues an update of contiguous elements by one atomic of the transport. None: nothing was done, because the update takes
+/// another path.
+///
+/// # Safety
+/// The caller vouches for the transfer, whose layouts are all contiguous.
+#[inline(always)]
+pub(in crate::win) unsafe fn issue_direct<'a>(
+    window: &Window,
+    make: impl Fn() -> Transfer<'a>,
+) -> Option<WinResult<()>> {
+    let transfer = make();
+    let datatype = transfer.datatype();
+    let support = window.types.get(datatype);
+    let limit = support.limit(transfer.op, transfer.result_layout.is_some())?;
+    let addresses = transfer.address | transfer.origin as u64 | transfer.result as u64;
+    // Sizes are powers of two.
+    let is_aligned = addresses & (datatype.size() as u64 - 1) == 0;
+    if !support.native
+        || !is_aligned
+        || transfer.target_layout.bytes() > limit
+        || window.follows(transfer.peer)
+    {
+        return None;
+    }
+    // SAFETY: the caller vouches for the transfer.
+    Some(unsafe { issue_whole(window, make, None) })
 }
 
 /// Issues again a whole transfer that the transport did not take at once.
@@ -283,7 +312,7 @@ unsafe fn post(
     } else {
         transfer.origin.wrapping_add(piece.origin)
     };
-    let (handle, done) = (transfer.handle, Some(done as _));
+    let (handle, done) = (transfer.handle, Some(finishing(data)));
     // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in the memory that the handle covers, its
     // target elements aligned and no more than the transport takes; `done` takes this context and data, which live while they
     // count this operation.
@@ -357,60 +386,5 @@ unsafe fn by_aligned_copies(
         // SAFETY: the caller vouches for the result buffer.
         unsafe { unpack(layout, results.as_mut_ptr(), transfer.result) };
     }
-    Ok(())
-}
-
-pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> WinResult<()> {
-    let (call, peer) = (swap.call, swap.peer);
-    let datatype = swap.datatype();
-    let size = datatype.size();
-    if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
-        if !window.link.applies {
-            // SAFETY: the caller vouches for the buffers.
-            return unsafe { locked::compare_and_swap(window, peer, swap) };
-        }
-        window.send_gathered(call, peer);
-        // SAFETY: the caller vouches for the buffers.
-        return unsafe { apply::compare_and_swap(window, swap) };
-    }
-    keep_order(window, peer, call)?;
-    if is_aligned(swap.result as u64, datatype)
-        && is_aligned(swap.origin as u64, datatype)
-        && is_aligned(swap.compare as u64, datatype)
-    {
-        let record = swap.record;
-        return window.tracked_to(call, peer, &peer.accumulates, record, |context, data| {
-            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
-            // element was checked; `done` takes this context and data.
-            unsafe {
-                window.link.transport.atomic_cswapv(
-                    peer.endpoint,
-                    swap.origin,
-                    swap.compare,
-                    swap.result,
-                    swap.address,
-                    std::ptr::null_mut(),
-                    swap.handle,
-                    datatype,
-                    Some(done),
-                    context,
-                    data,
-                )
-            }
-        });
-    }
-    let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
-    // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.
-    unsafe {
-        std::ptr::copy_nonoverlapping(swap.compare, compare.as_mut_ptr(), size);
-        std::ptr::copy_nonoverlapping(swap.origin, value.as_mut_ptr(), size);
-    }
-    let remote = Remote {
-        address: swap.address,
-        handle: swap.handle,
-    };
-    let old = window.element(call, peer, remote, datatype, Some((&compare, &value)))?;
-    // SAFETY: the caller vouches for one element of result.
-    unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), swap.result, size) };
     Ok(())
 }

@@ -2,11 +2,34 @@
 
 use std::ffi::c_void;
 
-use plugin_api::{Endpoint, Handle, Module, Status};
+use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 
 use crate::door::Context;
 use crate::win::pending::Cell;
 use crate::win::request::request_state::RequestState;
+
+/// The callback that finishes an operation, whose data is [`CountedOperation::data`](super::tracked::CountedOperation::data).
+#[inline(always)]
+pub(super) fn finishing(data: *mut c_void) -> CompletionFn {
+    match data.is_null() {
+        true => done_alone,
+        false => done,
+    }
+}
+
+/// As [`done`], for an operation without a request.
+unsafe extern "C" fn done_alone(
+    _module: *mut Module,
+    _endpoint: *mut Endpoint,
+    _local_address: *mut c_void,
+    _local_handle: *mut Handle,
+    context: *mut c_void,
+    _data: *mut c_void,
+    status: i32,
+) {
+    // SAFETY: the cell belongs to a window, which lives while it counts this operation.
+    unsafe { &*context.cast::<Cell>() }.finish(status);
+}
 
 /// Finishes an operation: `context` is its [`Cell`], `data` its [`RequestState`] or NULL.
 pub(in crate::win) unsafe extern "C" fn done(

@@ -1,5 +1,8 @@
-//! Accumulates by a compare-swap loop for each element.
+//! Compare-and-swap, and accumulates by a compare-swap loop for each element.
 
+use super::accumulate::{is_aligned, keep_order};
+use super::callbacks::done;
+use super::{apply, locked};
 use crate::base::combine;
 use crate::win::blocking::Remote;
 use crate::win::error::WinResult;
@@ -63,5 +66,60 @@ pub(super) unsafe fn by_compare_swap(
             }
         }
     }
+    Ok(())
+}
+
+pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> WinResult<()> {
+    let (call, peer) = (swap.call, swap.peer);
+    let datatype = swap.datatype();
+    let size = datatype.size();
+    if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
+        if !window.link.applies {
+            // SAFETY: the caller vouches for the buffers.
+            return unsafe { locked::compare_and_swap(window, peer, swap) };
+        }
+        window.send_gathered(call, peer);
+        // SAFETY: the caller vouches for the buffers.
+        return unsafe { apply::compare_and_swap(window, swap) };
+    }
+    keep_order(window, peer, call)?;
+    if is_aligned(swap.result as u64, datatype)
+        && is_aligned(swap.origin as u64, datatype)
+        && is_aligned(swap.compare as u64, datatype)
+    {
+        let record = swap.record;
+        return window.tracked_to(call, peer, &peer.accumulates, record, |context, data| {
+            // SAFETY: the endpoint is the job's; the caller vouches for the buffers; the target
+            // element was checked; `done` takes this context and data.
+            unsafe {
+                window.link.transport.atomic_cswapv(
+                    peer.endpoint,
+                    swap.origin,
+                    swap.compare,
+                    swap.result,
+                    swap.address,
+                    std::ptr::null_mut(),
+                    swap.handle,
+                    datatype,
+                    Some(done),
+                    context,
+                    data,
+                )
+            }
+        });
+    }
+    let (mut compare, mut value) = ([0u8; 8], [0u8; 8]);
+    // SAFETY: the caller vouches for one element in each buffer, at most 8 bytes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(swap.compare, compare.as_mut_ptr(), size);
+        std::ptr::copy_nonoverlapping(swap.origin, value.as_mut_ptr(), size);
+    }
+    let remote = Remote {
+        address: swap.address,
+        handle: swap.handle,
+    };
+    let old = window.element(call, peer, remote, datatype, Some((&compare, &value)))?;
+    // SAFETY: the caller vouches for one element of result.
+    unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), swap.result, size) };
     Ok(())
 }

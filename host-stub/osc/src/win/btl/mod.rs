@@ -1,7 +1,7 @@
 //! The table of windows over the transport. Every operation becomes transport operations; every
 //! synchronisation uses the transport's atomics on control blocks.
 
-mod accumulate;
+pub(super) mod accumulate;
 pub(super) mod active;
 pub(super) mod apply;
 pub(super) mod callbacks;
@@ -33,7 +33,7 @@ pub(super) const TABLE: RmaTable = RmaTable {
     accumulate: accumulate::accumulate,
     get_accumulate: accumulate::accumulate,
     fetch_and_op: accumulate::accumulate,
-    compare_and_swap: accumulate::compare_and_swap,
+    compare_and_swap: compare_swap::compare_and_swap,
     fence: active::fence,
     lock: passive::lock,
     unlock: passive::unlock,

@@ -156,7 +156,16 @@ pub(in crate::win) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
 }
 
 pub(in crate::win) fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
-    let peer = window.peer(call, rank)?;
+    flush_peer(window, call, window.peer(call, rank)?)
+}
+
+/// As [`flush`], of a rank that exists.
+#[inline(always)]
+pub(in crate::win) fn flush_peer(
+    window: &Window,
+    call: &'static str,
+    peer: &Peer,
+) -> WinResult<()> {
     if !peer.is_settled() {
         if !peer.transfers.is_alone() {
             return settle(window, call, peer);

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use plugin_api::{Handle, Status};
 
-use super::callbacks::done;
+use super::callbacks::finishing;
 use super::scatter;
 use super::tracked::CountedOperation;
 use crate::win::error::WinResult;
@@ -61,7 +61,7 @@ unsafe fn transfer_pieces<const PUT: bool>(
         // SAFETY: the piece is the whole transfer, for which the caller vouches.
         return unsafe {
             match request {
-                None => issue_whole::<PUT>(window, transfer),
+                None => issue_whole::<PUT>(window, || *transfer),
                 Some(_) => {
                     let (piece, handle) = (transfer.whole(), transfer.local_handle);
                     issue::<PUT>(window, peer, transfer, request, piece, handle)
@@ -113,21 +113,28 @@ unsafe fn issue<const PUT: bool>(
     )
 }
 
-/// As [`issue`] for a whole transfer without a request. A second try finds all its data in the transfer, so nothing more
-/// is kept during the first try.
+/// As [`issue`] for a whole transfer without a request. `make` makes the transfer: once here, where it stays in registers,
+/// and once more in memory if the transport did not take it at once.
+///
+/// # Safety
+/// The caller vouches for the transfer.
 #[inline(always)]
-unsafe fn issue_whole<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+pub(in crate::win) unsafe fn issue_whole<'a, const PUT: bool>(
+    window: &Window,
+    make: impl Fn() -> Transfer<'a>,
+) -> WinResult<()> {
+    let transfer = make();
     let (peer, none) = (transfer.peer, std::ptr::null_mut());
     let counted = CountedOperation::begin(&peer.transfers, None);
     let (piece, handle, context) = (transfer.whole(), transfer.local_handle, counted.context());
     // SAFETY: the caller vouches for the transfer.
-    let status = unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) };
+    let status = unsafe { post::<PUT>(window, &transfer, &piece, handle, context, none) };
     if counted.is_taken(status) {
         window.note(peer);
         return Ok(());
     }
     // SAFETY: as above; the operation was not taken.
-    unsafe { issue_again::<PUT>(window, transfer, counted, status) }
+    unsafe { issue_again::<PUT>(window, &make(), counted, status) }
 }
 
 /// Issues again a whole transfer that the transport did not take at once.
@@ -163,7 +170,7 @@ unsafe fn post<const PUT: bool>(
     let (transport, endpoint) = (&window.link.transport, transfer.peer.endpoint);
     let local = transfer.origin.wrapping_add(piece.origin);
     let remote = transfer.address.wrapping_add(piece.target as u64);
-    let (handle, size, done) = (transfer.handle, piece.len, Some(done as _));
+    let (handle, size, done) = (transfer.handle, piece.len, Some(finishing(data)));
     // SAFETY: the endpoint is the job's; the piece lies in the origin's buffer and in the memory that the handle covers,
     // for which the table's caller vouches; `done` takes this context and data, which live while they count this
     // operation.

@@ -24,7 +24,7 @@ use crate::win::peers::{Card, Peers};
 use crate::win::request::request_state::RequestPool;
 use crate::win::shm::shared::Shared;
 use crate::win::slots::Slots;
-use crate::win::table::RmaTable;
+use crate::win::table::{Direct, RmaTable};
 use crate::win::types::TypeTable;
 use crate::win::window::Window;
 
@@ -66,6 +66,7 @@ pub(in crate::win) fn assemble(
         rules: Rules::new(info.rules),
         types: TypeTable::of(&link.transport),
         epochs: Epochs::new(link.size),
+        direct: Direct::default(),
         table,
         table_name,
         layers: Layers::default(),

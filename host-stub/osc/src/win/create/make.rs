@@ -27,6 +27,7 @@ use crate::win::create::intent::{Intent, classes};
 use crate::win::create::own_part::{device_memory, expose, memory, usable};
 use crate::win::create::share::{Opened, agree, open, owns};
 use crate::win::create::wanted::{Source, Wanted};
+use crate::win::direct::direct;
 use crate::win::dynamic::regions::Shape;
 use crate::win::error::{WinResult, refused};
 use crate::win::hooks::hooked;
@@ -118,6 +119,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         window.discard();
         return Err(error);
     }
+    window.direct = direct(window.kind, &window.table, &window.link);
     Ok(window)
 }
 

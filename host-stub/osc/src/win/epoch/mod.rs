@@ -102,6 +102,17 @@ impl Epochs {
         self.check_access_slow(call, rank, Access::of(access))
     }
 
+    /// Whether a communication call to `rank` is allowed now without a change of the state. False for a few calls that are
+    /// allowed all the same.
+    #[inline(always)]
+    pub(super) fn includes(&self, rank: usize) -> bool {
+        let access = self.access.load(Ordering::Acquire);
+        access == Access::LockedAll as u8
+            || access == Access::Fence as u8 && !self.refuses_puts()
+            || (access == Access::Locked as u8 || access == Access::Started as u8)
+                && self.is_held(rank)
+    }
+
     #[inline(always)]
     fn is_held(&self, rank: usize) -> bool {
         self.held.get(rank).is_some_and(|held| {

@@ -159,3 +159,36 @@ fn start_covers_its_group_and_post_may_overlap_it() {
     epochs.exposure_end();
     fence(&epochs, Assertion::empty()).unwrap();
 }
+
+/// The fast path allows nothing that the check refuses.
+#[test]
+fn an_epoch_includes_its_targets() {
+    let none = Assertion::empty();
+    let epochs = Epochs::new(3);
+    let included = || [0, 1, 2].map(|rank| epochs.includes(rank));
+    assert_eq!(included(), [false; 3], "no epoch");
+    fence(&epochs, none).unwrap();
+    // The first call of the epoch changes the state, so the check has to see it.
+    assert_eq!(included(), [false; 3], "a fence epoch without calls");
+    epochs.check_access("put", 1).unwrap();
+    assert_eq!(included(), [true; 3], "a fence epoch");
+    fence(&epochs, Assertion::NOPUT).unwrap();
+    epochs.check_access("get", 1).unwrap();
+    assert_eq!(included(), [false; 3], "a fence epoch without puts");
+    fence(&epochs, Assertion::NOSUCCEED).unwrap();
+    epochs.start_begin().unwrap();
+    assert_eq!(included(), [false; 3], "in a start");
+    epochs.start_end(Some(&[2]));
+    assert_eq!(included(), [false, false, true], "a start epoch");
+    epochs.complete_begin().unwrap();
+    epochs.complete_end(&[2]);
+    epochs.lock_begin(1, 0).unwrap();
+    assert_eq!(included(), [false; 3], "in a lock");
+    epochs.lock_end(1, Held::Shared);
+    assert_eq!(included(), [false, true, false], "a lock epoch");
+    epochs.unlock_begin(1).unwrap();
+    epochs.unlock_end(1);
+    epochs.lock_all_begin().unwrap();
+    epochs.lock_all_end(Some(Held::Shared));
+    assert_eq!(included(), [true; 3], "a lock_all epoch");
+}

@@ -94,6 +94,14 @@ openmpi_run() {
         --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
 }
 
+# openmpi_hears COMMAND...: runs a command, prints what it says, and leaves that in the caller's `out`; with its status.
+openmpi_hears() {
+    local status=0
+    out=$("$@" 2>&1) || status=$?
+    printf '%s\n' "$out"
+    return $status
+}
+
 openmpi_compile() {
     local program=$1
     shift

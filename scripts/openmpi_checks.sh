@@ -12,8 +12,7 @@
 openmpi_program() {
     local provider=$1 ranks=$2 program=$3 out
     shift 3
-    out=$(openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/$program" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" || return 1
     # Each process says what it did when it ends; a program that moved nothing over the component shows nothing.
     [ "$ranks" -eq 1 ] || grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
@@ -38,8 +37,7 @@ openmpi_valgrind_errors() {
 # The component's table called by hand (table.c), which tells of processes and counts.
 openmpi_table() {
     local provider=$1 out
-    out=$(openmpi_program "$provider" 2 table) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_program "$provider" 2 table || return 1
     [ "$(grep -c ': 2 peers, .* operations posted' <<<"$out")" -ge 4 ] &&
         [ "$(grep -c ': 1 peers, .* operations posted' <<<"$out")" -eq 2 ] &&
         grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.0$' <<<"$out" && grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.1$' <<<"$out"
@@ -49,8 +47,7 @@ openmpi_table() {
 openmpi_refusal() {
     local provider=$1 part=$2 out
     shift 2
-    out=$(openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" "$part" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" "$part" || return 1
     grep -q '^refusals: ok, 2 ranks' <<<"$out"
 }
 
@@ -68,14 +65,12 @@ openmpi_refusal_lab() {
 # The transport is opened for threads where they may call at once, and only there.
 openmpi_expects_threads() {
     local out
-    out=$(openmpi_program shm 2 hello_window) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_program shm 2 hello_window || return 1
     grep -q 'calls do not overlap' <<<"$out" && ! grep -q 'calls may overlap' <<<"$out" || return 1
     out=$(openmpi_program shm 2 threads) || { printf '%s\n' "$out"; return 1; }
     grep -q 'calls may overlap' <<<"$out" && ! grep -q 'calls do not overlap' <<<"$out" || return 1
     # A thread of btl/tcp sends by any BTL.
-    out=$(OPENMPI_BTL=vader,tcp openmpi_program shm 2 hello_window --mca btl_tcp_progress_thread 1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_BTL=vader,tcp openmpi_hears openmpi_program shm 2 hello_window --mca btl_tcp_progress_thread 1 || return 1
     grep -q 'calls may overlap' <<<"$out" && ! grep -q 'calls do not overlap' <<<"$out"
 }
 
@@ -139,9 +134,7 @@ openmpi_readme() {
     local line out
     line=$(openmpi_settings | sed -n 's/^ *\(export OMPI_MCA_mca_base_component_path=.*\)/\1/p')
     [ -n "$line" ] || return 1
-    out=$(bash -c "$line; timeout 60 mpirun -n 2 --oversubscribe --mca osc_ofi_rs_verbose 1 $openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears bash -c "$line; timeout 60 mpirun -n 2 --oversubscribe --mca osc_ofi_rs_verbose 1 $openmpi_dir/bin/hello_window" || return 1
     grep -q '^hello_window: ofi_rs window, put and flush' <<<"$out" && grep -q '^hello_window: ok, 2 ranks' <<<"$out"
 }
 
@@ -192,9 +185,8 @@ openmpi_declares_less() {
 openmpi_host_stub() {
     local provider=$1 out
     shift
-    out=$(timeout 200 mpirun -n 4 --oversubscribe --bind-to none "$@" "${CARGO_TARGET_DIR:-target}/release/host-stub" check \
-        --provider "$provider" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears timeout 200 mpirun -n 4 --oversubscribe --bind-to none "$@" "${CARGO_TARGET_DIR:-target}/release/host-stub" check \
+        --provider "$provider" || return 1
     grep -q '^[1-9][0-9]* passed, 0 failed' <<<"$out"
 }
 
@@ -219,10 +211,9 @@ openmpi_hears_parameters() {
     grep -q '_provider_include" (current value: "shm", data source: environment' <<<"$out" || return 1
     grep -q "_provider_exclude\" (current value: \"udp\", data source: file .*$file:1" <<<"$out" || return 1
     grep -q "_peer_check_interval\" (current value: \"90\", data source: file .*$file:2" <<<"$out" || return 1
-    out=$(OMPI_MCA_btl_ofi_provider_include='tcp;ofi_rxm' OMPI_MCA_opal_common_ofi_verbose=1 \
+    OMPI_MCA_btl_ofi_provider_include='tcp;ofi_rxm' OMPI_MCA_opal_common_ofi_verbose=1 \
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,ofi_rs \
-        timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+        openmpi_hears timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" || return 1
     grep -q "btl/ofi_rs: using tcp;ofi_rxm" <<<"$out" || return 1
     # Who asks for the component by the list of BTLs in a file gets it, over tcp where there is no fabric.
     printf '%s\n' "btl = self,vader,ofi_rs" >"$file"
@@ -235,9 +226,8 @@ openmpi_hears_parameters() {
 # A program that does not name it in its list of BTLs pays nothing for it: libfabric is not opened.
 openmpi_opens_by_name() {
     local out
-    out=$(OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        timeout 60 mpirun -n 2 --oversubscribe --mca osc ^ofi_rs "$openmpi_dir/bin/hello_window" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
+        openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --mca osc ^ofi_rs "$openmpi_dir/bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && ! grep -q 'provider' <<<"$out" &&
         [ "$(grep -c 'the list of BTLs does not name the component' <<<"$out")" -eq 2 ]
 }
@@ -246,9 +236,7 @@ openmpi_opens_by_name() {
 # fabric it takes tcp.
 openmpi_honours_default_list() {
     local out
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" &&
         grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" || return 1
     grep -q 'using tcp;ofi_rxm on ' <<<"$out"
@@ -276,14 +264,10 @@ openmpi_passes_over() {
 # A value that is not allowed is named, with the parameter and what is allowed; the program runs over others.
 openmpi_names_bad_values() {
     local out
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_dir/bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out" || return 1
     # A number that is too large for its type, which Open MPI refuses.
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 --mca "btl_ofi_rs_rd_num" 99999999999 "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca "btl_ofi_rs_rd_num" 99999999999 "$openmpi_dir/bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_rd_num: Open MPI does not take its value; 1 to .*steps aside' <<<"$out"
 }
 
@@ -292,9 +276,7 @@ openmpi_refuses_series() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_series.so
     cc -shared -fPIC -o "$stand_in" tests/openmpi/other_series.c || return 1
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
 }
 
@@ -303,18 +285,14 @@ openmpi_refuses_configuration() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_sizes.so
     cc -shared -fPIC -o "$stand_in" tests/openmpi/other_sizes.c || return 1
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" &&
         grep -q 'built for another configuration of Open MPI and steps aside.*opal_convertor_t has another size' <<<"$out"
 }
 
 openmpi_program_apart() {
     local provider=$1 ranks=$2 program=$3 out
-    out=$(openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/$program" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
@@ -401,8 +379,7 @@ openmpi_ends_job() {
 # Several peers are killed one after the other: each is reported.
 openmpi_reports_each() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" 2>&1) || true
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=100 openmpi_hears openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" || true
     grep -q '^lost_peers: ok, 4 ranks' <<<"$out"
 }
 
@@ -424,9 +401,7 @@ openmpi_mpi4py_run() {
     local provider=$1 ranks=$2 tests=() name out
     shift 2
     for name in "$@"; do tests+=(-i "$name"); done
-    out=$(OPENMPI_LIMIT=600 ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=600 openmpi_hears ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" || return 1
     # Lines of several ranks may run into one another, so that only what must not be there is looked for exactly.
     ! grep -Eq "FAILED|Traceback|skipped" <<<"$out" && grep -q 'OK' <<<"$out"
 }
@@ -492,16 +467,14 @@ openmpi_osc_run() {
 openmpi_osc() {
     local ranks=$1 program=$2 out
     shift 2
-    out=$(openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "$openmpi_dir/bin/$program" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "$openmpi_dir/bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
 }
 
 # A rank is killed: calls of the others that need it return errors, and end.
 openmpi_osc_killed() {
     local out
-    out=$(openmpi_osc_run 3 --enable-recovery "$openmpi_dir/bin/osc_killed" 2>&1) || true
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc_run 3 --enable-recovery "$openmpi_dir/bin/osc_killed" || true
     [ "$(grep -c '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
@@ -530,8 +503,7 @@ openmpi_osc_lives() {
 openmpi_osc_scopes() {
     local times=$1 ranks=$2 out
     shift 2
-    out=$(openmpi_osc "$ranks" osc_scopes "$@") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc "$ranks" osc_scopes "$@" || return 1
     [ "$(grep -c 'osc/ofi_rs: windows use memory on node' <<<"$out")" -eq "$ranks" ] &&
         [ "$(grep -c 'osc/ofi_rs: windows use tcp' <<<"$out")" -eq "$times" ]
 }
@@ -540,8 +512,7 @@ openmpi_osc_scopes() {
 openmpi_osc_opens_none() {
     local out none=(--mca btl_ofi_provider_include no-such-provider)
     openmpi_osc_scopes 0 3 "${none[@]}" || return 1
-    out=$(openmpi_osc 2 osc_spawn "${none[@]}") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc 2 osc_spawn "${none[@]}" || return 1
     [ "$(grep -c 'osc/ofi_rs: windows use memory on node' <<<"$out")" -eq 4 ]
 }
 
@@ -561,9 +532,7 @@ openmpi_osc_hidden() {
 # Parameters of the transport arrive by their usual names, although Open MPI has dropped the component btl.
 openmpi_osc_hears_parameters() {
     local out
-    out=$(openmpi_osc 2 osc_calls --mca btl_ofi_same_node off --mca btl_ofi_if_include lo --mca btl_ofi_provider_include 'tcp;ofi_rxm') ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc 2 osc_calls --mca btl_ofi_same_node off --mca btl_ofi_if_include lo --mca btl_ofi_provider_include 'tcp;ofi_rxm' || return 1
     [ "$(grep -c 'osc/ofi_rs: windows use tcp;ofi_rxm on lo;' <<<"$out")" -eq 2 ]
 }
 
@@ -579,9 +548,8 @@ openmpi_osc_spawn_without() {
 # mpi4py's tests of windows, on the component osc.
 openmpi_osc_mpi4py() {
     local ranks=$1 out
-    out=$(OPENMPI_LIMIT=300 openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$openmpi_python" "$openmpi_mpi4py_tests" -v -f \
-        -i test_rma -i test_rma_nb -i test_win 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=300 openmpi_hears openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$openmpi_python" "$openmpi_mpi4py_tests" -v -f \
+        -i test_rma -i test_rma_nb -i test_win || return 1
     ! grep -Eq 'FAILED|Traceback|skipped' <<<"$out" && grep -q OK <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
 }
 
@@ -598,12 +566,10 @@ openmpi_osc_shows_itself() {
 openmpi_osc_delegates() {
     local out name=("$openmpi_dir/bin/osc_name" rdma) none='-x OMPI_MCA_btl_ofi_provider_include=no-such-provider -x OMPI_MCA_btl_ofi_same_node=off'
     # shellcheck disable=SC2086 # two words
-    out=$(openmpi_osc_run 2 "${name[@]}" : -n 1 $none "${name[@]}" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc_run 2 "${name[@]}" : -n 1 $none "${name[@]}" || return 1
     grep -q '^osc_name: ok, 3 ranks' <<<"$out" &&
         grep -q 'a window goes to rdma, because rank 2 cannot serve it: the transport could not be opened' <<<"$out" || return 1
-    out=$(openmpi_osc_run 2 "${name[@]}" : -n 1 -x OMPI_MCA_osc=^ofi_rs "${name[@]}" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc_run 2 "${name[@]}" : -n 1 -x OMPI_MCA_osc=^ofi_rs "${name[@]}" || return 1
     grep -q '^osc_name: ok, 3 ranks' <<<"$out" || return 1
     out=$(openmpi_osc_run 2 --mca osc ^ofi_rs "${name[@]}" && openmpi_osc_run 2 --mca osc_ofi_rs_priority 50 "${name[@]}") || return 1
     [ "$(grep -c '^osc_name: ok, 2 ranks' <<<"$out")" -eq 2 ]
@@ -819,9 +785,8 @@ openmpi_run_two_sided() {
 # Every rank must say OK. (Some tests skip themselves under Open MPI 4.1.)
 openmpi_mpi4py_whole() {
     local provider=$1 ranks=$2 out
-    out=$(OPENMPI_LIMIT=500 openmpi_run_two_sided "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -f \
-        -e test_spawn -e test_dynproc 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=500 openmpi_hears openmpi_run_two_sided "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -f \
+        -e test_spawn -e test_dynproc || return 1
     ! grep -Eq "FAILED|Traceback" <<<"$out" && [ "$(grep -c '^OK' <<<"$out")" -ge 1 ]
 }
 

@@ -23,9 +23,7 @@ openmpi_compile_device() {
 openmpi_device() {
     local ranks=$1 program=$2 out
     shift 2
-    out=$(FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_osc "$ranks" "$program" -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@") ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc "$ranks" "$program" -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@" || return 1
     [ -L "$openmpi_driver/libcuda.so" ] ||
         [ "$(grep -c '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
 }
@@ -34,18 +32,15 @@ openmpi_device() {
 openmpi_device_beside() {
     local started=$1 out
     shift
-    out=$(FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_osc 2 hello_window -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@") ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc 2 hello_window -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@" || return 1
     [ "$(grep -c '^fake CUDA: 0 allocations' <<<"$out")" -eq "$started" ]
 }
 
 # A window that wants memory of a device is refused with the reason, and others go on.
 openmpi_device_off() {
     local out
-    out=$(LD_LIBRARY_PATH=$openmpi_driver openmpi_osc_run 2 --mca osc_ofi_rs_cuda off -x LD_LIBRARY_PATH \
-        "$openmpi_dir/bin/osc_misplaced" off 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda off -x LD_LIBRARY_PATH \
+        "$openmpi_dir/bin/osc_misplaced" off || return 1
     grep -q '^osc_misplaced: ok, 2 ranks' <<<"$out" &&
         grep -q 'a window with memory of devices cannot be made: rank 0: device_num is 0: osc_ofi_rs_cuda is off' <<<"$out"
 }
@@ -53,9 +48,8 @@ openmpi_device_off() {
 # At level 1 memory of devices is refused, and the parameter is named.
 openmpi_device_level() {
     local out
-    out=$(LD_LIBRARY_PATH=$openmpi_driver openmpi_osc_run 2 --mca osc_ofi_rs_device_level 1 --mca osc_ofi_rs_verbose 1 -x LD_LIBRARY_PATH \
-        "$openmpi_dir/bin/osc_misplaced" level 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_device_level 1 --mca osc_ofi_rs_verbose 1 -x LD_LIBRARY_PATH \
+        "$openmpi_dir/bin/osc_misplaced" level || return 1
     grep -q '^osc_misplaced: ok, 2 ranks' <<<"$out" &&
         grep -q 'put: memory of device 0 is not used at level 1 of device support; osc_ofi_rs_device_level is 1' <<<"$out"
 }
@@ -63,26 +57,22 @@ openmpi_device_level() {
 # openmpi_device_support [mpirun options]: a program is told that devices are not supported.
 openmpi_device_support() {
     local out
-    out=$(LD_LIBRARY_PATH=$openmpi_driver openmpi_osc_run 2 -x LD_LIBRARY_PATH "$@" "$openmpi_dir/bin/osc_overrides" 1 2>&1) ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 -x LD_LIBRARY_PATH "$@" "$openmpi_dir/bin/osc_overrides" 1 || return 1
     grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
 # Programs with calls of openmpi_ofi_rs.h run where the component is not.
 openmpi_device_absent() {
     local out
-    out=$(LD_LIBRARY_PATH=$openmpi_driver timeout 60 mpirun -n 2 --oversubscribe --bind-to none -x LD_LIBRARY_PATH \
-        "$openmpi_dir/bin/osc_overrides" absent 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    LD_LIBRARY_PATH=$openmpi_driver openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --bind-to none -x LD_LIBRARY_PATH \
+        "$openmpi_dir/bin/osc_overrides" absent || return 1
     grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
 # A word that is not allowed is named; windows go to others.
 openmpi_device_word() {
     local out
-    out=$(openmpi_osc_run 2 --mca osc_ofi_rs_cuda maybe "$openmpi_dir/bin/osc_name" rdma 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda maybe "$openmpi_dir/bin/osc_name" rdma || return 1
     # shellcheck disable=SC2016 # the message has backquotes
     grep -q '^osc_name: ok, 2 ranks' <<<"$out" && grep -q 'osc_ofi_rs_cuda: `maybe` is not allowed; .*auto' <<<"$out"
 }

@@ -97,8 +97,7 @@ run_inside() {
 program_inside() {
     local provider=$1 ranks=$2 program=$3 out
     shift 3
-    out=$(run_inside "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program" "$@") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears run_inside "$provider" "$ranks" --mca btl_ofi_verbose 1 "/opt/bin/$program" "$@" || return 1
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aEq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
@@ -115,8 +114,7 @@ alone_inside() {
 
 sent_alone_inside() {
     local provider=$1 out
-    out=$(alone_inside "$provider" 3 /opt/bin/sent_alone) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears alone_inside "$provider" 3 /opt/bin/sent_alone || return 1
     grep -aq '^sent_alone: ok, 3 ranks' <<<"$out"
 }
 
@@ -124,16 +122,14 @@ sent_alone_inside() {
 refusal_inside() {
     local provider=$1 part=$2 out
     shift 2
-    out=$(with_ob1 run_inside "$provider" 2 "$@" /opt/bin/refusals "$part") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears with_ob1 run_inside "$provider" 2 "$@" /opt/bin/refusals "$part" || return 1
     grep -aq '^refusals: ok, 2 ranks' <<<"$out"
 }
 
 # Threads may begin to call at any time.
 expects_threads_inside() {
     local out
-    out=$(program_inside shm 2 hello_window) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears program_inside shm 2 hello_window || return 1
     grep -aq 'calls may overlap' <<<"$out" && ! grep -aq 'calls do not overlap' <<<"$out"
 }
 
@@ -165,8 +161,7 @@ lab_program_inside() {
     for pair in FI_PROVIDER_PATH=/opt/lab LAB_REPORT=/opt/lab/report LAB_STATS=/opt/lab/stats "$@"; do
         pass+=(-x "$pair")
     done
-    out=$(run_inside lab "$ranks" --mca btl_ofi_verbose 1 "${pass[@]}" "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears run_inside lab "$ranks" --mca btl_ofi_verbose 1 "${pass[@]}" "/opt/bin/$program" || return 1
     cat "$root/opt/lab/stats"
     if [ -s "$root/opt/lab/report" ]; then cat "$root/opt/lab/report"; return 1; fi
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -q '^end .*faults=[1-9]' "$root/opt/lab/stats"
@@ -191,16 +186,14 @@ ends_job_inside() {
 # Several peers are killed one after the other: each is reported.
 reports_each_inside() {
     local provider=$1 out
-    out=$(OPENMPI_LIMIT=100 with_ob1 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers) || true
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=100 openmpi_hears with_ob1 run_inside "$provider" 4 --enable-recovery /opt/bin/lost_peers || true
     grep -aq '^lost_peers: ok, 4 ranks' <<<"$out"
 }
 
 mpi4py_inside() {
     local provider=$1 ranks=$2 out
-    out=$(OPENMPI_LIMIT=600 run_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
-        -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=600 openmpi_hears run_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
+        -i test_rma -i test_rma_nb -i test_win || return 1
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
 }
 
@@ -208,8 +201,7 @@ mpi4py_inside() {
 mpi4py_alone_inside() {
     local provider=$1 ranks=$2 out without=(-e test_spawn -e test_dynproc)
     [ "$series" != 6.0 ] || without=()
-    out=$(OPENMPI_LIMIT=600 alone_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -f "${without[@]}") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=600 openmpi_hears alone_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -f "${without[@]}" || return 1
     ! grep -aEq "FAILED|Traceback" <<<"$out" && [ "$(grep -ac '^OK' <<<"$out")" -ge 1 ]
 }
 
@@ -217,8 +209,7 @@ mpi4py_alone_inside() {
 host_stub_inside() {
     local provider=$1 out
     shift
-    out=$(inside timeout 200 prterun -n 4 "$@" --bind-to none /opt/host/host-stub check --provider "$provider" 2>&1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears inside timeout 200 prterun -n 4 "$@" --bind-to none /opt/host/host-stub check --provider "$provider" || return 1
     grep -aq '^[1-9][0-9]* passed, 0 failed' <<<"$out"
 }
 
@@ -244,8 +235,7 @@ osc_run_inside() {
 osc_inside() {
     local ranks=$1 program=$2 out
     shift 2
-    out=$(osc_run_inside "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "/opt/bin/$program") || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears osc_run_inside "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "/opt/bin/$program" || return 1
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -aq 'osc/ofi_rs: serves a window' <<<"$out"
 }
 
@@ -261,8 +251,7 @@ osc_shows_itself_inside() {
 # A rank is killed: calls of the others that need it return errors, and end.
 osc_killed_inside() {
     local out
-    out=$(osc_run_inside 3 --enable-recovery /opt/bin/osc_killed) || true
-    printf '%s\n' "$out"
+    openmpi_hears osc_run_inside 3 --enable-recovery /opt/bin/osc_killed || true
     [ "$(grep -ac '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
@@ -296,16 +285,14 @@ osc_delegates_inside() {
 # device_inside RANKS PROGRAM [options]: a program that uses a device, over the fake of its driver.
 device_inside() {
     local ranks=$1 out
-    out=$(osc_inside "$@" -x LD_LIBRARY_PATH=/opt/cuda -x FAKE_CUDA_SAY=1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears osc_inside "$@" -x LD_LIBRARY_PATH=/opt/cuda -x FAKE_CUDA_SAY=1 || return 1
     [ "$(grep -ac '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
 }
 
 # support_inside [options]: a program is told that devices are not supported.
 support_inside() {
     local out
-    out=$(osc_run_inside 2 -x LD_LIBRARY_PATH=/opt/cuda "$@" /opt/bin/osc_overrides 1) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    openmpi_hears osc_run_inside 2 -x LD_LIBRARY_PATH=/opt/cuda "$@" /opt/bin/osc_overrides 1 || return 1
     grep -aq '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
@@ -321,9 +308,8 @@ device_test_inside() {
 # mpi4py's tests of windows.
 osc_mpi4py_inside() {
     local ranks=$1 out
-    out=$(OPENMPI_LIMIT=300 osc_run_inside "$ranks" --mca osc_ofi_rs_verbose 1 python3 /opt/mpi4py/test/main.py -v -f \
-        -i test_rma -i test_rma_nb -i test_win) || { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    OPENMPI_LIMIT=300 openmpi_hears osc_run_inside "$ranks" --mca osc_ofi_rs_verbose 1 python3 /opt/mpi4py/test/main.py -v -f \
+        -i test_rma -i test_rma_nb -i test_win || return 1
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out" && grep -aq 'osc/ofi_rs: serves a window' <<<"$out"
 }
 

@@ -14,7 +14,7 @@ use crate::base::missing::Missing;
 use crate::base::random::Random;
 use crate::info;
 use crate::objects::fabric::FabricObject;
-use crate::objects::object::{Object, fid, or_return};
+use crate::objects::object::{Object, closed_by, fid, or_return};
 use crate::objects::{endpoint, overrides, queue, region, vector};
 use crate::reach::{device, inbox};
 
@@ -38,13 +38,8 @@ pub(crate) type DomainObject = Object<ffi::fid_domain, Domain>;
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
 static FID: ffi::fi_ops = ffi::fi_ops {
-    size: size_of::<ffi::fi_ops>(),
-    close: Some(close),
-    bind: Missing::MISSING,
-    control: Missing::MISSING,
-    ops_open: Missing::MISSING,
-    tostr: Missing::MISSING,
     ops_set: Some(overrides::set_ops),
+    ..closed_by(close)
 };
 
 static OPS: ffi::fi_ops_domain = ffi::fi_ops_domain {

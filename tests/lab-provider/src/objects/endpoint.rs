@@ -9,7 +9,7 @@ use libfabric_sys as ffi;
 use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, count, violation};
 use crate::objects::domain::{self, DomainObject};
-use crate::objects::object::{Object, fid, or_return};
+use crate::objects::object::{Object, closed_by, fid, or_return};
 use crate::objects::queue::QueueObject;
 use crate::objects::vector::{VectorObject, give};
 use crate::objects::{atomics, message, rma};
@@ -48,13 +48,9 @@ unsafe impl Send for Bound {}
 pub(crate) type EndpointObject = Object<ffi::fid_ep, Endpoint>;
 
 static FID: ffi::fi_ops = ffi::fi_ops {
-    size: size_of::<ffi::fi_ops>(),
-    close: Some(close),
     bind: Some(bind),
     control: Some(control),
-    ops_open: Missing::MISSING,
-    tostr: Missing::MISSING,
-    ops_set: Missing::MISSING,
+    ..closed_by(close)
 };
 
 static OPS: ffi::fi_ops_ep = ffi::fi_ops_ep {

@@ -10,7 +10,7 @@ use crate::base::missing::Missing;
 use crate::base::report;
 use crate::objects::bare;
 use crate::objects::domain;
-use crate::objects::object::{Object, fid, or_return};
+use crate::objects::object::{Object, closed_by, fid, or_return};
 use crate::reach::memory;
 
 pub(crate) struct Fabric {
@@ -19,15 +19,7 @@ pub(crate) struct Fabric {
 
 pub(crate) type FabricObject = Object<ffi::fid_fabric, Fabric>;
 
-static FID: ffi::fi_ops = ffi::fi_ops {
-    size: size_of::<ffi::fi_ops>(),
-    close: Some(close),
-    bind: Missing::MISSING,
-    control: Missing::MISSING,
-    ops_open: Missing::MISSING,
-    tostr: Missing::MISSING,
-    ops_set: Missing::MISSING,
-};
+static FID: ffi::fi_ops = closed_by(close);
 
 static OPS: ffi::fi_ops_fabric = ffi::fi_ops_fabric {
     size: size_of::<ffi::fi_ops_fabric>(),

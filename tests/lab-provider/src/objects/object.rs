@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use libfabric_sys as ffi;
 
+use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, violation};
 
 /// A libfabric structure that begins with a `struct fid`, and the provider's data about it.
@@ -91,6 +92,19 @@ macro_rules! or_return {
     };
 }
 pub(crate) use or_return;
+
+/// The functions of a fid that can only be closed.
+pub(crate) const fn closed_by(close: unsafe extern "C" fn(*mut ffi::fid) -> c_int) -> ffi::fi_ops {
+    ffi::fi_ops {
+        size: size_of::<ffi::fi_ops>(),
+        close: Some(close),
+        bind: Missing::MISSING,
+        control: Missing::MISSING,
+        ops_open: Missing::MISSING,
+        tostr: Missing::MISSING,
+        ops_set: Missing::MISSING,
+    }
+}
 
 /// The `struct fid` of a new object.
 pub(crate) fn fid(class: u32, ops: &'static ffi::fi_ops) -> ffi::fid {

@@ -12,7 +12,7 @@ use crate::base::config::Config;
 use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, count, violation};
 use crate::objects::domain::{self, DomainObject};
-use crate::objects::object::{Object, fid, or_return};
+use crate::objects::object::{Object, closed_by, fid, or_return};
 use crate::reach::mailbox::Mailbox;
 use crate::work::operation::{Operation, Work};
 use crate::work::pending::{Ready, State};
@@ -29,15 +29,7 @@ pub(crate) struct Queue {
 
 pub(crate) type QueueObject = Object<ffi::fid_cq, Queue>;
 
-static FID: ffi::fi_ops = ffi::fi_ops {
-    size: size_of::<ffi::fi_ops>(),
-    close: Some(close),
-    bind: Missing::MISSING,
-    control: Missing::MISSING,
-    ops_open: Missing::MISSING,
-    tostr: Missing::MISSING,
-    ops_set: Missing::MISSING,
-};
+static FID: ffi::fi_ops = closed_by(close);
 
 static OPS: ffi::fi_ops_cq = ffi::fi_ops_cq {
     size: size_of::<ffi::fi_ops_cq>(),

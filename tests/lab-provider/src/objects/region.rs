@@ -7,11 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use libfabric_sys as ffi;
 
 use crate::base::config::{Cache, Config, Keys};
-use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, count, violation};
 use crate::objects::domain::{Domain, DomainObject};
 use crate::objects::endpoint::EndpointObject;
-use crate::objects::object::{Object, fid, or_return};
+use crate::objects::object::{Object, closed_by, fid, or_return};
 use crate::reach::device;
 use crate::reach::memory;
 use crate::reach::pages;
@@ -39,13 +38,9 @@ impl Region {
 type RegionObject = Object<ffi::fid_mr, Region>;
 
 static FID: ffi::fi_ops = ffi::fi_ops {
-    size: size_of::<ffi::fi_ops>(),
-    close: Some(close),
     bind: Some(bind),
     control: Some(control),
-    ops_open: Missing::MISSING,
-    tostr: Missing::MISSING,
-    ops_set: Missing::MISSING,
+    ..closed_by(close)
 };
 
 /// The largest key of the domain's size that does not mean "no key yet".

@@ -9,7 +9,7 @@ use libfabric_sys as ffi;
 use crate::base::missing::Missing;
 use crate::base::report::{COUNTS, count as note, violation};
 use crate::objects::domain::{self, DomainObject};
-use crate::objects::object::{Object, fid, or_return};
+use crate::objects::object::{Object, closed_by, fid, or_return};
 use crate::reach::name::Name;
 
 /// Vector positions start here, so that no position equals a rank.
@@ -22,15 +22,7 @@ pub(crate) struct Vector {
 
 pub(crate) type VectorObject = Object<ffi::fid_av, Vector>;
 
-static FID: ffi::fi_ops = ffi::fi_ops {
-    size: size_of::<ffi::fi_ops>(),
-    close: Some(close),
-    bind: Missing::MISSING,
-    control: Missing::MISSING,
-    ops_open: Missing::MISSING,
-    tostr: Missing::MISSING,
-    ops_set: Missing::MISSING,
-};
+static FID: ffi::fi_ops = closed_by(close);
 
 static OPS: ffi::fi_ops_av = ffi::fi_ops_av {
     size: size_of::<ffi::fi_ops_av>(),

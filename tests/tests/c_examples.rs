@@ -4,9 +4,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use integration_tests::fixtures::{
-    PROVIDERS, c_plugin, compile_for_host, host_stub, lab_provider, ofi_plugin, valgrind,
+    PROVIDERS, c_plugin, compile_for_host, host_stub, ofi_plugin, valgrind,
 };
-use integration_tests::process::run;
+use integration_tests::lab::Lab;
+use integration_tests::process::{Outcome, run};
 
 /// Compiles an example, and runs it as a job of each number of ranks over libfabric, and of the first number over the C
 /// plugin. The C interface does not depend on the provider; `host-stub check` tests each provider.
@@ -20,11 +21,41 @@ fn program(name: &str, ranks: &[u32]) {
 }
 
 fn everywhere(name: &str, ranks: &[u32], out: &Path) {
-    let (ofi, plugin) = (ofi_plugin().to_str().unwrap(), c_plugin(""));
+    let plugin = c_plugin("");
     passes(name, ranks[0], &["--plugin", plugin.to_str().unwrap()], out);
     for count in ranks {
-        passes(name, *count, &["--plugin", ofi, "--provider", "shm"], out);
+        passes(name, *count, &over("shm"), out);
     }
+}
+
+/// Arguments for a job over our plugin and a provider.
+fn over(provider: &str) -> [&str; 4] {
+    [
+        "--plugin",
+        ofi_plugin().to_str().unwrap(),
+        "--provider",
+        provider,
+    ]
+}
+
+/// A program under the launcher, with arguments of the launcher and of its own.
+fn launch(count: u32, arguments: &[&str], program: &Path, own: &[&str]) -> Command {
+    let mut command = Command::new(host_stub());
+    command
+        .args(["launch", "-n", &count.to_string()])
+        .args(arguments)
+        .arg("--")
+        .arg(program)
+        .args(own);
+    command
+}
+
+/// Each rank said that it passed.
+fn passed(name: &str, count: u32, outcome: &Outcome) {
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{name}, {count} ranks: {said}");
+    let passed = outcome.stdout.matches("passed\n").count();
+    assert_eq!(passed, count as usize, "{name}, {count} ranks: {said}");
 }
 
 /// Runs a program as `count` ranks, each of which prints that it passed.
@@ -34,16 +65,8 @@ fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
 
 /// The same with arguments of the program.
 fn passes_with(name: &str, count: u32, arguments: &[&str], program: &Path, own: &[&str]) {
-    let outcome = run(Command::new(host_stub())
-        .args(["launch", "-n", &count.to_string()])
-        .args(arguments)
-        .arg("--")
-        .arg(program)
-        .args(own));
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{name}, {count} ranks: {said}");
-    let passed = outcome.stdout.matches("passed\n").count();
-    assert_eq!(passed, count as usize, "{name}, {count} ranks: {said}");
+    let outcome = run(&mut launch(count, arguments, program, own));
+    passed(name, count, &outcome);
 }
 
 /// Compiles a program of a folder.
@@ -144,9 +167,8 @@ fn ranks_that_compute_hold_nobody_up() {
     let program = compile("computes", "c");
     let apart = PROVIDERS.map(|provider| (provider, "off"));
     for (provider, same_node) in [("shm", "auto")].into_iter().chain(apart) {
-        let plugin = ofi_plugin().to_str().unwrap();
         let mca = ["--mca", "btl_ofi_same_node", same_node];
-        let arguments = [&["--plugin", plugin, "--provider", provider], &mca[..]].concat();
+        let arguments = [&over(provider)[..], &mca].concat();
         passes("computes", 4, &arguments, &program);
     }
 }
@@ -155,14 +177,12 @@ fn ranks_that_compute_hold_nobody_up() {
 #[test]
 fn ranks_that_wait_serve_others_at_once() {
     let program = compile("asked_while_waiting", "c");
-    let plugin = ofi_plugin().to_str().unwrap();
     let name = "asked_while_waiting";
     for (provider, same_node) in [("shm", "auto"), ("tcp;ofi_rxm", "auto"), ("net", "off")] {
         let mca = |name, value| ["--mca", name, value];
-        let over = ["--plugin", plugin, "--provider", provider];
         let route = mca("btl_ofi_same_node", same_node);
         let device = mca("host_pretended_devices", "1");
-        let waits = [&over[..], &route, &device].concat();
+        let waits = [&over(provider)[..], &route, &device].concat();
         passes(name, 2, &waits, &program);
         let thread = mca("host_progress_thread", "1");
         let computes = [&waits[..], &thread].concat();
@@ -192,16 +212,12 @@ fn examples_under_valgrind() {
         ("every_coll_entry", 1),
     ] {
         let program = compile(name, "c");
-        let outcome = run(Command::new(host_stub())
-            .args(["launch", "-n", &ranks.to_string(), "--provider", "shm"])
-            .arg("--plugin")
-            .arg(ofi_plugin())
-            .arg("--")
-            .args(&valgrind)
-            .arg(program));
+        let checker = Path::new(&valgrind[0]);
+        let options = valgrind[1..].iter().map(String::as_str);
+        let own: Vec<&str> = options.chain(program.to_str()).collect();
+        let outcome = run(&mut launch(ranks, &over("shm"), checker, &own));
+        passed(name, ranks, &outcome);
         let said = outcome.transcript();
-        assert!(outcome.status.success(), "{name}: {said}");
-        assert_eq!(outcome.stdout.matches("passed\n").count(), ranks, "{said}");
         assert!(!said.contains("definitely lost"), "{name}: {said}");
     }
 }
@@ -216,12 +232,10 @@ fn every_entry_of_a_window() {
 #[test]
 fn waits_over_a_transport_that_breaks() {
     let program = compile("failed_waits", "c");
-    let outcome = run(Command::new(host_stub())
-        .args(["launch", "-n", "1", "--mca", "host_win_table", "btl"])
-        .arg("--plugin")
-        .arg(c_plugin(""))
-        .arg("--")
-        .arg(program)
+    let plugin = c_plugin("");
+    let mca = ["--mca", "host_win_table", "btl"];
+    let arguments = [&["--plugin", plugin.to_str().unwrap()], &mca[..]].concat();
+    let outcome = run(launch(1, &arguments, &program, &[])
         .env("CMA_DELAY_US", "1000000")
         .env("CMA_BREAKING_BYTES", "13"));
     let said = outcome.transcript();
@@ -243,21 +257,15 @@ fn what_one_rank_gets_wrong() {
 #[test]
 fn constants_as_origins() {
     let program = compile("constants", "c");
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("constants-lab");
-    std::fs::create_dir_all(&place).unwrap();
-    std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
-    let outcome = run(Command::new(host_stub())
-        .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
-        .arg(ofi_plugin())
-        .args(["--mca", "host_win_table", "btl"])
-        .args(["--mca", "btl_ofi_same_node", "off"])
-        .arg("--")
-        .arg(&program)
-        .env("FI_PROVIDER_PATH", &place)
-        .env("LAB_PINS", "1"));
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
-    assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
+    let mca = [
+        ["--mca", "host_win_table", "btl"],
+        ["--mca", "btl_ofi_same_node", "off"],
+    ];
+    let arguments = [&over("lab")[..], mca.as_flattened()].concat();
+    let lab = Lab::default();
+    let mut command = launch(2, &arguments, &program, &[]);
+    lab.serve(&mut command, [("PINS", "1")]);
+    passed("constants", 2, &run(&mut command));
 }
 
 /// Each entry of a table of collectives, tested in the same way.
@@ -279,13 +287,7 @@ fn layers_of_suspended_tasks() {
 }
 
 fn tables_pass(program: &Path) {
-    let plugin = ofi_plugin().to_str().unwrap();
-    passes(
-        "tables",
-        2,
-        &["--plugin", plugin, "--provider", "shm"],
-        program,
-    );
+    passes("tables", 2, &over("shm"), program);
 }
 
 /// Tables of a program that was compiled with this host's header.
@@ -355,17 +357,13 @@ fn tables_of_a_newer_program() {
 #[test]
 fn levels_of_device_support() {
     let program = compile("device_level", "c");
-    let plugin = ofi_plugin().to_str().unwrap();
     for limit in ["1", "2", "3", "4"] {
         let parameters = [
             ["--mca", "host_pretended_devices", "1"],
             ["--mca", "host_device_level", limit],
         ];
-        let arguments = [
-            &["--plugin", plugin, "--provider", "shm"][..],
-            parameters.as_flattened(),
-        ];
-        passes_with("device_level", 2, &arguments.concat(), &program, &[limit]);
+        let arguments = [&over("shm")[..], parameters.as_flattened()].concat();
+        passes_with("device_level", 2, &arguments, &program, &[limit]);
     }
 }
 
@@ -381,9 +379,7 @@ fn a_collective_of_the_programs_own_on_a_device() {
 
 /// The arguments of a job with a simulated device, whose ranks share memory.
 fn by_memory() -> Vec<&'static str> {
-    let plugin = ofi_plugin().to_str().unwrap();
-    let pretended = ["--mca", "host_pretended_devices", "1"];
-    [&["--plugin", plugin, "--provider", "shm"], &pretended[..]].concat()
+    [&over("shm")[..], &["--mca", "host_pretended_devices", "1"]].concat()
 }
 
 /// The same arguments for ranks that share no memory.
@@ -408,21 +404,16 @@ fn windows_and_buffers_on_a_device() {
 fn a_device_whose_functions_the_provider_takes() {
     // The output has its own name, because another test compiles the program at the same time.
     let program = compile_with("own_device", "c", "-honoured", &[]);
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("own-device-lab");
-    std::fs::create_dir_all(&place).unwrap();
-    std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
-    let outcome = run(Command::new(host_stub())
-        .args(["launch", "-n", "2", "--provider", "lab", "--plugin"])
-        .arg(ofi_plugin())
-        .arg("--")
-        .arg(&program)
-        .arg("honoured")
-        .env("FI_PROVIDER_PATH", &place)
-        .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
-        .envs([("LAB_HMEM_IFACES", "ROCR"), ("OMPI_MCA_btl_ofi_hmem", "on")]));
-    let said = outcome.transcript();
-    assert!(outcome.status.success(), "{said}");
-    assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
+    let lab = Lab::default();
+    let mut command = launch(2, &over("lab"), &program, &["honoured"]);
+    let shape = [
+        ("HMEM", "1"),
+        ("HMEM_OVERRIDE", "1"),
+        ("HMEM_IFACES", "ROCR"),
+    ];
+    lab.serve(&mut command, shape);
+    command.env("OMPI_MCA_btl_ofi_hmem", "on");
+    passed("own_device", 2, &run(&mut command));
 }
 
 /// A thread plays the role of a kernel; the main thread's progress serves it, then a progress thread. (`device_ways.rs`
@@ -446,16 +437,10 @@ fn operations_that_a_device_starts() {
 fn a_device_of_the_programs_own() {
     let program = compile("own_device", "c");
     for provider in PROVIDERS {
-        let arguments = [
-            "--plugin",
-            ofi_plugin().to_str().unwrap(),
-            "--provider",
-            provider,
-        ];
         let own: &[&str] = match provider {
             "udp;ofi_rxd" => &["short"],
             _ => &[],
         };
-        passes_with("own_device", 2, &arguments, &program, own);
+        passes_with("own_device", 2, &over(provider), &program, own);
     }
 }

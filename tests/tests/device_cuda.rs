@@ -4,9 +4,8 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use integration_tests::fixtures::{
-    c_program, compile_for_host, host_stub, lab_provider, ofi_plugin,
-};
+use integration_tests::fixtures::{c_program, compile_for_host, host_stub, ofi_plugin};
+use integration_tests::lab::Lab;
 use integration_tests::process::{Outcome, run};
 use test_skips::{Lacking, skipped};
 
@@ -196,15 +195,19 @@ fn a_host_that_wants_no_devices_starts_no_driver() {
 /// the driver's copies in place of the other, then none.
 #[test]
 fn one_copy_function_over_a_provider() {
-    let place = place();
-    std::fs::copy(lab_provider(), place.join("liblab-fi.so")).unwrap();
-    let outcome = run(Command::new(c_program("one_override"))
+    let lab = Lab::default();
+    let mut command = Command::new(c_program("one_override"));
+    command
         .arg(ofi_plugin())
         .args(["btl_ofi_provider_include=lab", "btl_ofi_hmem=on"])
-        .env("LD_LIBRARY_PATH", &place)
-        .env("FI_PROVIDER_PATH", &place)
-        .envs([("LAB_HMEM", "1"), ("LAB_HMEM_OVERRIDE", "1")])
-        .env("LAB_HMEM_IFACES", "CUDA,ROCR"));
+        .env("LD_LIBRARY_PATH", place());
+    let shape = [
+        ("HMEM", "1"),
+        ("HMEM_OVERRIDE", "1"),
+        ("HMEM_IFACES", "CUDA,ROCR"),
+    ];
+    lab.serve(&mut command, shape);
+    let outcome = run(&mut command);
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(outcome.stdout.contains("all as it should be"), "{said}");

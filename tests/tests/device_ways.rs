@@ -1,27 +1,24 @@
 //! Tests of the paths to device memory that a provider's capabilities and parameters select: direct if the provider
 //! accepts registrations, staged if it refuses them; and of the thread that serves peers.
 
-use std::path::Path;
 use std::process::Command;
 
-use integration_tests::fixtures::{host_stub, lab_provider, ofi_plugin};
+use integration_tests::fixtures::{host_stub, ofi_plugin};
+use integration_tests::lab::Lab;
 use integration_tests::process::{Outcome, run};
 
 /// Runs the device suite or some of its tests; no test may fail.
 fn suite(provider: &str, only: Option<&str>, environment: &[(&str, &str)]) -> Outcome {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("device-lab");
-    std::fs::create_dir_all(&place).unwrap();
-    let library = place.join("liblab-fi.so");
-    let own = place.join(format!("{:?}", std::thread::current().id()));
-    std::fs::copy(lab_provider(), &own).unwrap();
-    std::fs::rename(&own, &library).unwrap();
-    let outcome = run(Command::new(host_stub())
+    let lab = Lab::default();
+    let mut command = Command::new(host_stub());
+    command
         .args(["check", "--np", "2", "--suite", "device"])
         .args(only.iter().flat_map(|name| ["--only", name]))
         .args(["--provider", provider, "--plugin"])
         .arg(ofi_plugin())
-        .env("FI_PROVIDER_PATH", &place)
-        .envs(environment.iter().copied()));
+        .envs(environment.iter().copied());
+    lab.serve(&mut command, []);
+    let outcome = run(&mut command);
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");

@@ -23,17 +23,17 @@ const AWAIT: &str = r#"await() {
 
 /// `host-stub launch` of a shell script, which leaves its files in `place`.
 fn launch(place: &Place, ranks: u32, script: &str) -> Command {
+    launch_with(&[], place, ranks, script)
+}
+
+/// The same with options of the launcher.
+fn launch_with(options: &[&str], place: &Place, ranks: u32, script: &str) -> Command {
     let script = format!("{AWAIT}{script}");
-    let mut command = host_stub([
-        "launch",
-        "-n",
-        &ranks.to_string(),
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
-    command.env("PLACE", &place.0);
+    let mut command = host_stub(["launch", "-n", &ranks.to_string()]);
+    command
+        .args(options)
+        .args(["--", "sh", "-c", &script])
+        .env("PLACE", &place.0);
     command
 }
 
@@ -88,24 +88,14 @@ fn ranks_learn_who_they_are_and_end_well() {
 #[test]
 fn settings_travel_to_the_ranks() {
     let place = Place::new("settings");
-    let mut command = host_stub([
-        "launch",
-        "-n",
-        "1",
-        "--provider",
-        "tcp;ofi_rxm",
-        "--mca",
-        "a_b",
-        "-1",
-        "--mca",
-        "c",
-        "x y",
-        "--",
-        "sh",
-        "-c",
-        "echo \"$HOST_STUB_MCA\"",
-    ]);
-    let run = finish(command.env("PLACE", &place.0));
+    let provider = ["--provider", "tcp;ofi_rxm"];
+    let options = [
+        &provider[..],
+        &["--mca", "a_b", "-1"],
+        &["--mca", "c", "x y"],
+    ];
+    let script = "echo \"$HOST_STUB_MCA\"";
+    let run = finish(&mut launch_with(&options.concat(), &place, 1, script));
     assert_eq!(run.code(), Some(0), "{}", run.stderr());
     let pairs: Vec<(String, String)> = serde_json::from_str(&run.stdout()).expect("JSON");
     let expected = [
@@ -122,17 +112,8 @@ fn settings_travel_to_the_ranks() {
 #[test]
 fn output_is_tagged_on_request() {
     let place = Place::new("tags");
-    let mut command = host_stub([
-        "launch",
-        "-n",
-        "2",
-        "--tag-output",
-        "--",
-        "sh",
-        "-c",
-        "echo one; printf two; echo three >&2",
-    ]);
-    let run = finish(command.env("PLACE", &place.0));
+    let script = "echo one; printf two; echo three >&2";
+    let run = finish(&mut launch_with(&["--tag-output"], &place, 2, script));
     let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["[0] one", "[0] two", "[1] one", "[1] two"]);
@@ -146,18 +127,8 @@ const BYTES: usize = 100_000;
 fn unread(place: &Place, stdout: Stdio) -> Killed {
     let script =
         format!("echo $$ > \"$PLACE/pid\"; head -c {BYTES} /dev/zero | tr '\\0' x | fold -w 1000");
-    let mut command = host_stub([
-        "launch",
-        "-n",
-        "1",
-        "--tag-output",
-        "--",
-        "sh",
-        "-c",
-        &script,
-    ]);
-    command.env("PLACE", &place.0).stdout(stdout);
-    let child = Killed(command.spawn().expect("spawn"));
+    let mut command = launch_with(&["--tag-output"], place, 1, &script);
+    let child = Killed(command.stdout(stdout).spawn().expect("spawn"));
     let rank = pids(place, 1)[0];
     eventually("the rank has ended", || !lives(rank));
     child
@@ -195,20 +166,9 @@ fn tagged_output_waits_for_its_reader_where_the_stream_would_not() {
 #[test]
 fn threads_that_cannot_be_started_are_an_error() {
     let place = Place::new("no-threads");
-    let mut command = host_stub([
-        "launch",
-        "-n",
-        "2",
-        "--tag-output",
-        "--",
-        "sh",
-        "-c",
-        "touch \"$PLACE/ran\"",
-    ]);
+    let mut command = launch_with(&["--tag-output"], &place, 2, "touch \"$PLACE/ran\"");
     // No processor has addresses for a stack of this size.
-    let stack = (1_u64 << 60).to_string();
-    command.env("PLACE", &place.0).env("RUST_MIN_STACK", stack);
-    let run = finish(&mut command);
+    let run = finish(command.env("RUST_MIN_STACK", (1_u64 << 60).to_string()));
     assert_eq!(run.code(), Some(6), "{}", run.stderr());
     let message = run.stderr();
     assert!(
@@ -410,17 +370,8 @@ fn numbers_of_ranks_that_are_none_are_refused() {
 #[test]
 fn json_tells_how_each_rank_ended() {
     let place = Place::new("json");
-    let mut command = host_stub([
-        "launch",
-        "--json",
-        "-n",
-        "2",
-        "--",
-        "sh",
-        "-c",
-        "test $HOST_STUB_RANK = 0 || exit 3; sleep 60",
-    ]);
-    let run = finish(command.env("PLACE", &place.0));
+    let script = "test $HOST_STUB_RANK = 0 || exit 3; sleep 60";
+    let run = finish(&mut launch_with(&["--json"], &place, 2, script));
     let outcome: serde_json::Value = serde_json::from_str(&run.stderr()).expect("JSON");
     assert_eq!(outcome["code"], 3);
     assert_eq!(outcome["failed_rank"], 1);

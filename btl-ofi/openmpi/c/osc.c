@@ -384,3 +384,8 @@ void mca_osc_ofi_host_progress(void)
 {
     opal_progress();
 }
+
+int mca_osc_ofi_host_has_threads(void)
+{
+    return opal_using_threads();
+}

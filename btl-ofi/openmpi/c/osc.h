@@ -114,5 +114,7 @@ void mca_osc_ofi_host_complete(struct ompi_request_t *request, int error);
 int mca_osc_ofi_host_register_progress(int (*progress)(void));
 int mca_osc_ofi_host_unregister_progress(int (*progress)(void));
 void mca_osc_ofi_host_progress(void);
+/* Whether threads of the program may call MPI at the same time. */
+int mca_osc_ofi_host_has_threads(void);
 
 #endif

@@ -61,6 +61,17 @@ pub(crate) fn all() {
     unsafe { ffi::mca_osc_ofi_host_progress() };
 }
 
+/// Makes Open MPI's progress during a wait. Where the program has threads, they may outnumber the processors, and what this thread waits
+/// for may need its processor: a wait that keeps it lasts a time slice.
+#[cold]
+fn all_while_waiting() {
+    all();
+    // SAFETY: as in `all`.
+    if unsafe { ffi::mca_osc_ofi_host_has_threads() } != 0 {
+        std::thread::yield_now();
+    }
+}
+
 /// Counts a window call that lets a program see what other ranks did, and makes Open MPI's progress in every [`CALLS`]th such
 /// call. A program may poll in such calls until another rank has acted, and that rank may first wait for other communication
 /// with this one. Calls that only start operations are not counted, because progress would send batches that are still filling.
@@ -99,7 +110,7 @@ impl Waiter for Turns {
             }
             visits = visits.wrapping_add(1);
             if visits.is_multiple_of(OWN_VISITS) {
-                all();
+                all_while_waiting();
             }
             if pace.spin() {
                 what.look()?;
@@ -113,7 +124,7 @@ impl Waiter for Turns {
         if count < 0 {
             return Err(what.progress_failed(count));
         }
-        all();
+        all_while_waiting();
         if pace.spin() {
             what.look()?;
         }

@@ -87,7 +87,7 @@ impl Window {
         if !is_same || bytes.wrapping_sub(1) >= limit {
             return None;
         }
-        let peer = self.parts.peers.get(op.target.rank)?;
+        let peer = self.parts.peers.made(op.target.rank)?;
         if !self.epochs.includes(op.target.rank) {
             return None;
         }

@@ -107,7 +107,7 @@ impl Window {
         // In most calls nothing remains after the table's function, so the compiler makes a tail call.
         let free = self.direct.flush || self.link.enters_freely();
         let plain = free && self.epochs.is_locked_all();
-        if plain && let Some(peer) = self.parts.peers.get(rank) {
+        if plain && let Some(peer) = self.parts.peers.made(rank) {
             return match self.link.is_quiet() {
                 true if self.direct.flush => passive::flush_peer(self, "flush", peer),
                 true => (self.table.flush)(self, "flush", rank),

@@ -338,8 +338,8 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
             "using {} on {}: put limit {}, get limit {}, flags {:#x}, atomics {:#x}; calls {}; {}",
             offered.provider.to_string_lossy(),
             offered.domain.to_string_lossy(),
-            btl.btl_put_limit,
-            btl.btl_get_limit,
+            bytes(btl.btl_put_limit),
+            bytes(btl.btl_get_limit),
             btl.btl_flags,
             btl.btl_atomic_flags,
             match transport.is_threaded() {
@@ -349,6 +349,14 @@ fn describe(btl: &mut ffi::mca_btl_base_module_t, transport: &Transport) {
             offered.completion.to_string_lossy()
         )
     });
+}
+
+/// A size in words. Providers without a limit give a number that no object's size reaches.
+fn bytes(limit: usize) -> String {
+    match isize::try_from(limit) {
+        Ok(limit) => format!("{limit} B"),
+        Err(_) => "none".to_owned(),
+    }
 }
 
 /// The transport's error report: a peer or the module is gone, or an operation failed.

@@ -163,7 +163,7 @@ impl Window {
     pub(super) fn peer(&self, call: &'static str, rank: usize) -> WinResult<&Peer> {
         match self.parts.peers.made(rank) {
             Some(peer) => Ok(peer),
-            None => self.parts.peers.make(call, rank),
+            None => self.parts.peers.make(&self.link.members, call, rank),
         }
     }
 

@@ -153,7 +153,6 @@ impl Cards {
 
 /// The ranks of a window.
 pub(super) struct Peers {
-    members: Members,
     cards: Cards,
     /// As in [`Pending::new`](super::pending::Pending::new).
     alone: bool,
@@ -164,7 +163,6 @@ pub(super) struct Peers {
 impl Peers {
     pub(super) fn new(link: &Link, cards: &[Card]) -> Peers {
         Peers {
-            members: link.members.clone(),
             cards: Cards::new(cards, link.transport.attributes().handle_size),
             alone: link.context.threads < ThreadLevel::Multiple,
             made: cards.iter().map(|_| AtomicPtr::new(null_mut())).collect(),
@@ -185,19 +183,25 @@ impl Peers {
         (0..self.made.len()).filter_map(|rank| self.made(rank))
     }
 
-    /// A rank that was not used before, if there is one with this number.
+    /// A rank that was not used before, if there is one with this number. `members` are the window's, whose parts keep none: the
+    /// parts of a window that is dropped without `free` stay, and would keep the transport open.
     #[cold]
     #[inline(never)]
-    pub(super) fn make(&self, call: &'static str, rank: usize) -> WinResult<&Peer> {
+    pub(super) fn make(
+        &self,
+        members: &Members,
+        call: &'static str,
+        rank: usize,
+    ) -> WinResult<&Peer> {
         let Some(place) = self.made.get(rank) else {
             let size = self.made.len();
             return Err(Box::new(WinError::NoSuchRank { call, rank, size }));
         };
-        let endpoint = self.members.endpoint(rank);
+        let endpoint = members.endpoint(rank);
         let endpoint = endpoint.map_err(|reason| Box::new(WinError::Job { call, reason }))?;
         let mut card = self.cards.card(rank);
         // Its own memory is where it is, in a segment or not.
-        if rank == self.members.rank() && card.device == HOST {
+        if rank == members.rank() && card.device == HOST {
             card.mapped = Some(card.offer.base);
         }
         let new = Box::into_raw(Box::new(Peer::new(rank, endpoint, &card, self.alone)));

@@ -8,7 +8,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, Progress};
 /// The items of a rank.
 type Items = BTreeMap<String, Vec<u8>>;
 
-/// The items of this process's plugin and, after [`exchange`](Self::exchange), those of all ranks.
+/// The items of this process's plugin and, once all ranks have exchanged theirs, those of all ranks.
 #[derive(Default)]
 pub struct Published {
     own: Mutex<Items>,

@@ -80,16 +80,6 @@ mod win {
                 self.0
                     .compare_exchange_weak(from, to, ordered(success), failure)
             }
-
-            pub(in crate::win) fn compare_exchange(
-                &self,
-                from: usize,
-                to: usize,
-                success: Ordering,
-                failure: Ordering,
-            ) -> Result<usize, usize> {
-                self.0.compare_exchange(from, to, ordered(success), failure)
-            }
         }
     }
     mod models {

@@ -89,7 +89,7 @@ impl<'a> Rank<'a> {
         Rank::open(host, number, pid, &format!("{provider} 0"))
     }
 
-    /// Starts a rank that uses the interface that libfabric is told to use.
+    /// Starts a rank with the interface that an environment variable of libfabric names.
     pub(crate) fn start_over(
         host: &'a Host,
         number: usize,

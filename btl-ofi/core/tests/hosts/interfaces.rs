@@ -71,7 +71,7 @@ fn bridges_by_another_name_are_not_taken() {
     exchange(&ranks[0], &ranks[1]);
 }
 
-/// The transport refuses an address that both nodes have, if libfabric is told to use that address.
+/// The transport refuses an address that both nodes have, if an environment variable of libfabric names it.
 #[test]
 fn addresses_of_both_nodes_are_refused() {
     if !available() {

@@ -180,7 +180,7 @@ impl Host {
         self.start_over(rank, before, ANY)
     }
 
-    /// Starts a rank over an interface that libfabric is told to use.
+    /// Starts a rank over the interface that an environment variable of libfabric names.
     pub(crate) fn start_over(&self, rank: usize, before: Option<u32>, interface: &str) -> u32 {
         assert!((1..=RANKS).contains(&rank));
         self.say(&format!("start {interface} {}", before.unwrap_or(0)));

@@ -212,7 +212,7 @@ pub enum WinError {
     },
 }
 
-/// What window calls return. The error is boxed, so that a result travels in a register and a call allocates only
+/// The result of a window call. The error is boxed, so that a result travels in a register and a call allocates only
 /// when it fails.
 pub type WinResult<T> = Result<T, Box<WinError>>;
 

@@ -26,7 +26,7 @@ use super::error::WinResult;
 
 /// Added for each shared holder.
 const SHARED: u64 = 1;
-/// What the release of a shared lock adds to its word.
+/// The addition to a lock word that releases a shared lock.
 pub(super) const SHARED_ENDS: u64 = SHARED.wrapping_neg();
 /// Added for each rank that waits for an exclusive lock.
 const WAITING: u64 = 1 << BITS;

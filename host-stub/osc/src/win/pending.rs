@@ -226,7 +226,7 @@ impl Flush<'_> {
                 return false;
             }
             // Another thread may have advanced it.
-            let _ = phase.compare_exchange(now, next, Ordering::SeqCst, Ordering::SeqCst);
+            let _ = phase.compare_exchange_weak(now, next, Ordering::SeqCst, Ordering::SeqCst);
         }
     }
 }

@@ -24,8 +24,8 @@ impl Transport {
     /// functions with which it began for its local buffers.
     ///
     /// The functions are also offered to the provider. If it accepts them, its copies use them immediately. For a
-    /// function that is not set, the provider then calls this crate's function, because it cannot be told to use its own
-    /// again (man fi_domain). So an incomplete set of functions is offered only if this crate's functions reach every
+    /// function that is not set, the provider then calls this crate's function, because it never takes its own function back
+    /// (man fi_domain). So an incomplete set of functions is offered only if this crate's functions reach every
     /// kind of device memory that the provider reaches.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);

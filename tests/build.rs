@@ -1,5 +1,5 @@
-//! Compiles the C programs of `c/`: the host and the plugin, each of this ABI and of the imagined next one,
-//! and the plugins that a loader must refuse. The outputs lie in `OUT_DIR` under the names of
+//! Compiles the C programs of `c/`: those of the plugin's header, the plugin of this ABI and of the imagined next one, and the
+//! plugins that a loader must refuse. The outputs lie in `OUT_DIR` under the names of
 //! `integration_tests::fixtures`.
 
 #![allow(
@@ -39,8 +39,6 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     println!("cargo::rerun-if-changed=../plugin-api/include/btl_plugin.h");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    program(&out.join("host"), &[]);
-    program(&out.join("host-future"), &["FUTURE"]);
     compile("c/device.c", &out.join("device"), &[], &[], &["-ldl"]);
     compile(
         "c/one_override.c",
@@ -79,10 +77,6 @@ fn main() {
             &[],
         );
     }
-}
-
-fn program(out: &Path, macros: &[&str]) {
-    compile("c/host.c", out, macros, &[], &["-ldl"]);
 }
 
 fn plugin(out: &Path, macros: &[&str]) {

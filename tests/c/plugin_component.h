@@ -148,13 +148,6 @@ static btl_status component_close(btl_component *component)
     return BTL_SUCCESS;
 }
 
-#ifdef FUTURE
-static uint32_t count_modules(btl_component *component)
-{
-    return component != NULL && component->module != NULL;
-}
-#endif
-
 static const component_table component_vtable = {
     V1_0(
 #if defined(BAD_MAGIC)
@@ -172,9 +165,6 @@ static const component_table component_vtable = {
         .survey = survey,
 #endif
         .init = init, .progress = progress, .close = component_close),
-#ifdef FUTURE
-    .modules = count_modules,
-#endif
 };
 
 static btl_status check_host(const btl_host_vtable *host)

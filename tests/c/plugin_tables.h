@@ -11,17 +11,6 @@
 #endif
 
 #ifdef FUTURE
-static btl_status job_size(btl_module *public, uint64_t *size)
-{
-    const btl_host_vtable *host;
-    if (public == NULL || size == NULL)
-        return BTL_BAD_PARAM;
-    host = inside(public)->component->host;
-    *size = FUTURE_HOLDS(host, future_host_vtable, job_size)
-                ? ((const future_host_vtable *)host)->job_size(host->context)
-                : 0;
-    return BTL_SUCCESS;
-}
 typedef future_module_vtable module_table;
 typedef future_attributes attributes_table;
 typedef future_component_vtable component_table;
@@ -49,9 +38,6 @@ static const module_table module_vtable = {
         .register_error = register_error, .atomic_query = atomic_query, .atomic_opv = atomic_opv,
         .atomic_fopv = atomic_fopv, .atomic_cswapv = atomic_cswapv, .stats = stats,
         .finalize = finalize),
-#ifdef FUTURE
-    .job_size = job_size,
-#endif
 };
 
 static const attributes_table module_attributes = {

@@ -1,47 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The services that host.c offers a plugin: parameters from the command line and the environment, a
- * modex between two processes over a socket pair, and a log on stderr.
+ * The services that a host of one process offers a plugin: parameters from the command line and the environment, what the
+ * plugin publishes for itself, and a log on stderr.
  */
 #ifndef SERVICES_H
 #define SERVICES_H
 
 #include <errno.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "btl_plugin.h"
 
-#define MODEX_ENTRIES 16
-#define MODEX_BYTES 4096
-
-struct modex_entry {
-    char key[64];
-    uint64_t size;
-    unsigned char data[MODEX_BYTES];
-};
-
 struct host {
-    uint64_t rank;
-    int socket;     /* to the partner */
     char **settings; /* NAME=VALUE, NULL-terminated */
-    int32_t (*progress)(btl_component *component);
-    btl_component *component;
-    struct modex_entry entries[2][MODEX_ENTRIES]; /* by rank */
-    uint64_t count[2];
-    unsigned parameters; /* declared so far */
+    char key[64];    /* what the plugin published */
+    size_t size;
+    unsigned char data[4096];
 };
-
-static inline void host_die(const struct host *host, const char *what)
-{
-    fprintf(stderr, "rank %llu: %s: %s\n", (unsigned long long)host->rank, what, strerror(errno));
-    exit(2);
-}
 
 /* The user's value of a parameter, or NULL. */
 static inline const char *host_setting(const struct host *host, const char *name)
@@ -90,7 +69,6 @@ static inline btl_status host_param_register(void *context, const btl_param_decl
     const char *text;
     if (decl == NULL || value == NULL || decl->name == NULL)
         return BTL_BAD_PARAM;
-    host->parameters++;
     *value = decl->default_value;
     text = host_setting(host, decl->name);
     for (const char *const *synonym = decl->synonyms; text == NULL && synonym != NULL && *synonym;
@@ -98,8 +76,7 @@ static inline btl_status host_param_register(void *context, const btl_param_decl
         text = host_setting(host, *synonym);
     if (text == NULL || host_parse(text, decl, value))
         return BTL_SUCCESS;
-    fprintf(stderr, "rank %llu: parameter %s: \"%s\" cannot be used\n",
-            (unsigned long long)host->rank, decl->name, text);
+    fprintf(stderr, "parameter %s: \"%s\" cannot be used\n", decl->name, text);
     return BTL_BAD_PARAM;
 }
 
@@ -107,14 +84,11 @@ static inline btl_status host_modex_put(void *context, const char *key, const vo
                                         size_t size)
 {
     struct host *host = context;
-    struct modex_entry *entry = &host->entries[host->rank][host->count[host->rank]];
-    if (host->count[host->rank] == MODEX_ENTRIES || size > MODEX_BYTES ||
-        strlen(key) >= sizeof entry->key)
+    if (size > sizeof host->data || strlen(key) >= sizeof host->key)
         return BTL_OUT_OF_RESOURCE;
-    strcpy(entry->key, key);
-    entry->size = size;
-    memcpy(entry->data, data, size);
-    host->count[host->rank]++;
+    strcpy(host->key, key);
+    host->size = size;
+    memcpy(host->data, data, size);
     return BTL_SUCCESS;
 }
 
@@ -122,66 +96,18 @@ static inline btl_status host_modex_get(void *context, uint64_t proc, const char
                                         size_t capacity, size_t *size)
 {
     struct host *host = context;
-    for (uint64_t at = 0; proc < 2 && at < host->count[proc]; at++) {
-        struct modex_entry *entry = &host->entries[proc][at];
-        if (strcmp(entry->key, key) == 0) {
-            *size = entry->size;
-            memcpy(data, entry->data, entry->size < capacity ? entry->size : capacity);
-            return BTL_SUCCESS;
-        }
-    }
-    return BTL_NOT_FOUND;
+    if (proc != 0 || strcmp(host->key, key) != 0)
+        return BTL_NOT_FOUND;
+    *size = host->size;
+    memcpy(data, host->data, host->size < capacity ? host->size : capacity);
+    return BTL_SUCCESS;
 }
 
 static inline void host_log(void *context, uint32_t level, const char *line, size_t size)
 {
-    static const char *const names[] = {"error", "warning", "info", "debug"};
-    const struct host *host = context;
-    if (level <= BTL_LOG_WARN || getenv("HOST_VERBOSE") != NULL)
-        fprintf(stderr, "rank %llu: plugin %s: %.*s\n", (unsigned long long)host->rank,
-                names[level <= BTL_LOG_DEBUG ? level : BTL_LOG_DEBUG], (int)size, line);
-}
-
-/* Sends all of `mine` and fills `theirs`, and makes progress of the plugin meanwhile, because
- * the partner may wait for this process's part of an operation. */
-static inline void host_exchange(struct host *host, const void *mine, void *theirs, size_t size)
-{
-    size_t sent = 0, received = 0;
-    while (sent < size || received < size) {
-        struct pollfd fd = {.fd = host->socket,
-                            .events = (short)((sent < size ? POLLOUT : 0) | POLLIN)};
-        if (host->component != NULL)
-            host->progress(host->component);
-        if (poll(&fd, 1, host->component != NULL ? 0 : 1000) <= 0)
-            continue;
-        if (fd.revents & POLLOUT) {
-            ssize_t moved = send(host->socket, (const char *)mine + sent, size - sent,
-                                 MSG_DONTWAIT | MSG_NOSIGNAL);
-            if (moved < 0 && errno != EAGAIN)
-                host_die(host, "the partner is gone");
-            sent += moved > 0 ? (size_t)moved : 0;
-        }
-        if (received < size && fd.revents & (POLLIN | POLLHUP)) {
-            ssize_t moved =
-                recv(host->socket, (char *)theirs + received, size - received, MSG_DONTWAIT);
-            if (moved == 0 || (moved < 0 && errno != EAGAIN))
-                host_die(host, "the partner is gone");
-            received += moved > 0 ? (size_t)moved : 0;
-        }
-    }
-}
-
-static inline void host_barrier(struct host *host)
-{
-    char mine = 1, theirs = 0;
-    host_exchange(host, &mine, &theirs, 1);
-}
-
-static inline void host_modex_exchange(struct host *host)
-{
-    uint64_t other = 1 - host->rank;
-    host_exchange(host, &host->count[host->rank], &host->count[other], sizeof host->count[0]);
-    host_exchange(host, host->entries[host->rank], host->entries[other], sizeof host->entries[0]);
+    (void)context;
+    if (level <= BTL_LOG_WARN)
+        fprintf(stderr, "%.*s\n", (int)size, line);
 }
 
 static inline const btl_host_vtable *host_table(void *context)

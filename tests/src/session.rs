@@ -16,6 +16,8 @@ use crate::host::TestHost;
 /// A loaded plugin. The plugin is never unloaded, because providers may leave threads in its
 /// libraries.
 pub struct Loaded {
+    /// The exported function.
+    pub entry: EntryFn,
     /// The component's functions.
     pub component: &'static ComponentVtable,
 }
@@ -27,14 +29,14 @@ impl Loaded {
         let library = unsafe { Library::open(Some(path), RTLD_NOW | RTLD_LOCAL) }
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         // SAFETY: the symbol of this name is an EntryFn.
-        let entry = unsafe { library.get::<EntryFn>(ENTRY_SYMBOL.to_bytes_with_nul()) }.unwrap();
+        let entry = *unsafe { library.get::<EntryFn>(ENTRY_SYMBOL.to_bytes_with_nul()) }.unwrap();
         let mut table = ptr::null();
         // SAFETY: the host is valid, `table` is writable.
         assert_eq!(unsafe { entry(host.table(), &mut table) }, Status::SUCCESS);
         // SAFETY: a successful entry wrote a table, which is static in a library never unloaded.
         let component = unsafe { ComponentVtable::check(table) }.unwrap();
         std::mem::forget(library);
-        Loaded { component }
+        Loaded { entry, component }
     }
 
     /// Declares the parameters and opens the component. The host must outlive the component.

@@ -8,7 +8,9 @@ use std::ptr::{null, null_mut};
 
 use integration_tests::host::TestHost;
 use integration_tests::session::{ALL_ACCESS, Loaded, Session};
-use plugin_api::{AtomicKind, Endpoint, Handle, Module, Provider, Stats, Status, SurveyFn};
+use plugin_api::{
+    AtomicKind, Endpoint, Handle, HostVtable, Module, Provider, Stats, Status, SurveyFn, magic,
+};
 
 use crate::nulls::Null::{Allowed, Refused};
 use crate::nulls::nulls;
@@ -16,6 +18,7 @@ use crate::{SUM, U64};
 
 pub(crate) fn component_functions(path: &Path, host: &TestHost) {
     let loaded = Loaded::open(path, host);
+    entry_function(&loaded, host);
     let table = loaded.component;
     unsafe extern "C" fn ignore(_context: *mut c_void, _provider: *const Provider) {}
     let visit: SurveyFn = ignore;
@@ -45,6 +48,33 @@ pub(crate) fn component_functions(path: &Path, host: &TestHost) {
         assert!(table.progress.unwrap()(null_mut()) < 0);
         assert!(!table.close.unwrap()(null_mut()).is_ok());
         assert_eq!(table.close.unwrap()(opened), Status::SUCCESS);
+    }
+}
+
+/// The exported function: NULL, and tables that are none of this ABI's host; a newer host is taken.
+fn entry_function(loaded: &Loaded, host: &TestHost) {
+    let mut found = null();
+    // SAFETY: the table is readable; a copy of it is as good.
+    let good = unsafe { host.table().read() };
+    let least = HostVtable::MIN_SIZE as u32;
+    let mut entry = |change: fn(&mut HostVtable, u32)| {
+        let mut changed = HostVtable { ..good };
+        change(&mut changed, least);
+        // SAFETY: the table lives during the call, and `found` is writable.
+        unsafe { (loaded.entry)(&changed, &mut found) }
+    };
+    let refused = [
+        entry(|host, _| host.header.magic = magic::MODULE),
+        entry(|host, _| host.header.abi_major += 1),
+        entry(|host, least| host.header.size = least - 1),
+        entry(|host, _| host.modex_get = None),
+    ];
+    assert_eq!(refused, [Status::TYPE_MISMATCH; 4]);
+    assert_eq!(entry(|host, _| host.header.abi_minor += 1), Status::SUCCESS);
+    // SAFETY: NULL is refused; the host and `found` are valid.
+    unsafe {
+        assert_eq!((loaded.entry)(null(), &mut found), Status::TYPE_MISMATCH);
+        assert!(!(loaded.entry)(host.table(), null_mut()).is_ok());
     }
 }
 
@@ -143,6 +173,22 @@ pub(crate) fn memory_functions(s: &mut Session) {
             p.of(1, &mut 0),
         )
     });
+    let mut wrong = Stats::new();
+    wrong.header.magic = magic::MODULE;
+    let mut handle = null_mut();
+    // SAFETY: the memory is live; a handle that is gone is compared, and not read.
+    unsafe {
+        assert!(!t.stats.unwrap()(module, &mut wrong).is_ok());
+        let status =
+            t.register_mem.unwrap()(module, null_mut(), base, size, ALL_ACCESS, &mut handle);
+        assert_eq!(status, Status::SUCCESS);
+        assert_eq!(t.deregister_mem.unwrap()(module, handle), Status::SUCCESS);
+        assert_eq!(t.deregister_mem.unwrap()(module, handle), Status::BAD_PARAM);
+        assert_eq!(
+            t.deregister_mem.unwrap()(module, base.cast()),
+            Status::BAD_PARAM
+        );
+    }
     // SAFETY: the only pointer is NULL.
     unsafe { assert!(!t.finalize.unwrap()(null_mut()).is_ok()) };
 }

@@ -36,7 +36,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("hooks/failure_on_one_rank", &["003.12"]),
     ("hooks/order_and_parameters", &["003.12"]),
     ("hooks/put_on_many_nodes_after_one_smp", &["003.9"]),
-    ("hooks/replace_in_one_window_only", &["003.12"]),
+    ("hooks/replace_in_one_window_only", &["003.11", "003.12"]),
     ("mixed/", &["003.6"]),
     ("shm/", &["003.6"]),
     ("tables/names", &["003.3"]),

@@ -1,6 +1,5 @@
 //! Windows whose ranks share memory, in jobs of several processes over the C plugin: a rank that
-//! goes while others wait for what it holds, the two windows of source document 003 over communicators, and memory
-//! that nothing remains of.
+//! goes while others wait for what it holds, and memory that nothing remains of.
 //!
 //! The tests named `rank_` are what each rank runs.
 #![allow(
@@ -11,15 +10,13 @@
 
 mod common;
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
 use common::ranks::run;
 use common::{Finished, c_plugin};
 use host_stub::win::{
-    Assertion, Datatype, Info, Layout, LockKind, NewWindow, Op, RmaTable, Target, WinError,
-    WinResult, Window, WindowHook, alloc_mem, free_mem, unboxed,
+    Assertion, Datatype, Info, Layout, LockKind, Op, Target, WinError, Window, alloc_mem, free_mem,
+    unboxed,
 };
-use host_stub::{Comm, Job, JobOptions};
+use host_stub::{Job, JobOptions};
 
 fn passed(run: &Finished, word: &str, times: usize) {
     let said = format!("{}{}", run.stdout(), run.stderr());
@@ -116,139 +113,6 @@ fn rank_goes_unnotified() {
     std::mem::forget(window);
     // SAFETY: ends this process without the destructors of a job that is no more.
     unsafe { libc::_exit(0) };
-}
-
-#[test]
-fn a_put_over_many_nodes_after_a_window_of_one_smp() {
-    let run = run(
-        4,
-        "rank_makes_two_windows",
-        &[("OMPI_MCA_host_ranks_per_node", "2")],
-    );
-    passed(&run, "many mixed, smp shm", 4);
-}
-
-/// The example of a function table that was global: `winMany` over several nodes, then `winSMP`
-/// within one, which gets other functions; then a put on `winMany`.
-#[test]
-#[ignore = "a rank of a_put_over_many_nodes_after_a_window_of_one_smp"]
-fn rank_makes_two_windows() {
-    let job = Job::init(JobOptions::default()).expect("init");
-    let comm_many_node = Comm::world(&job).expect("the world");
-    let comm_smp_node = comm_many_node.split_by_node(0).expect("a split");
-    assert_eq!((comm_many_node.size(), comm_smp_node.size()), (4, 2));
-    let win_many = Window::allocate(&comm_many_node, 32, 8).expect("winMany");
-    let win_smp = Window::allocate(&comm_smp_node, 32, 8).expect("winSMP");
-    println!(
-        "many {}, smp {}",
-        win_many.table_name(),
-        win_smp.table_name()
-    );
-    for (round, window) in [(1, &win_many), (2, &win_smp), (3, &win_many)] {
-        let row = Layout::contiguous(Datatype::Int64, 1);
-        let mine = (100 * round + window.rank() as i64).to_ne_bytes();
-        window.fence(Assertion::NOPRECEDE).expect("fence");
-        for rank in 0..window.size() {
-            let target = Target {
-                rank,
-                displacement: window.rank() as u64,
-                layout: &row,
-            };
-            // SAFETY: the word lives until after the fence.
-            unsafe { window.put(mine.as_ptr(), &row, target) }.expect("put");
-        }
-        window.fence(Assertion::NOSUCCEED).expect("fence");
-        let mut found = vec![0; 8 * window.size()];
-        window.read_local(0, &mut found).expect("read");
-        let wanted: Vec<u8> = (0..window.size() as i64)
-            .flat_map(|rank| (100 * round + rank).to_ne_bytes())
-            .collect();
-        assert_eq!(found, wanted, "round {round}");
-    }
-    win_smp.free().expect("free");
-    win_many.free().expect("free");
-    comm_smp_node.free().expect("free");
-    drop(comm_many_node);
-    job.finalize().expect("finalize");
-}
-
-#[test]
-fn test_is_replaced_for_one_window() {
-    let run = run(2, "rank_replaces_test", &[]);
-    passed(&run, "of one window alone", 2);
-}
-
-/// Calls of the function below, and those that said that the exposure is over.
-static ASKED: AtomicUsize = AtomicUsize::new(0);
-static OVER: AtomicUsize = AtomicUsize::new(0);
-
-/// Counts, and does what it has replaced.
-fn counting_test(window: &Window) -> WinResult<bool> {
-    ASKED.fetch_add(1, Ordering::Relaxed);
-    let below = window.kept::<RmaTable>().expect("what was replaced");
-    let over = (below.test)(window)?;
-    OVER.fetch_add(usize::from(over), Ordering::Relaxed);
-    Ok(over)
-}
-
-/// Replaces `test` of windows of 16 bytes.
-#[allow(clippy::unnecessary_wraps, reason = "the shape of a hook")]
-fn replace_test(new: &mut NewWindow<'_>, (): &()) -> Result<(), String> {
-    if new.window().len() == 16 {
-        new.keep(*new.table);
-        new.table.test = counting_test;
-    }
-    Ok(())
-}
-
-/// The complaint that one call of a window could not be replaced for that window: what says whether
-/// an exposure is over.
-#[test]
-#[ignore = "a rank of test_is_replaced_for_one_window"]
-fn rank_replaces_test() {
-    let job = Job::init(JobOptions::default()).expect("init");
-    let hook = WindowHook {
-        name: "of this test",
-        created: replace_test,
-        ended: |_, ()| {},
-    };
-    job.add_window_hook(hook, ());
-    let row = Layout::contiguous(Datatype::Uint64, 1);
-    let other = 1 - job.rank() as usize;
-    for table in ["shm", "btl"] {
-        let info = Info::new().with("host_win_table", table).expect("a hint");
-        let made = |len| Window::allocate_with(&job, len, 8, &info).expect("a window");
-        let (replaced, left) = (made(16), made(8));
-        for (window, counts) in [(&replaced, true), (&left, false), (&replaced, true)] {
-            assert_eq!(window.table_name(), table);
-            let (asked, over) = (ASKED.load(Ordering::Relaxed), OVER.load(Ordering::Relaxed));
-            let mine = 7 + job.rank() as u64;
-            window.post(&[other], Assertion::empty()).expect("post");
-            window.start(&[other], Assertion::empty()).expect("start");
-            let target = Target {
-                rank: other,
-                displacement: 0,
-                layout: &row,
-            };
-            // SAFETY: the word lives until after the epoch.
-            unsafe { window.put((&raw const mine).cast(), &row, target) }.expect("put");
-            window.complete().expect("complete");
-            let mut tests = 1;
-            while !window.test().expect("test") {
-                tests += 1;
-            }
-            let mut found = [0; 8];
-            window.read_local(0, &mut found).expect("read");
-            assert_eq!(u64::from_ne_bytes(found), 7 + other as u64);
-            let asked = ASKED.load(Ordering::Relaxed) - asked;
-            let over = OVER.load(Ordering::Relaxed) - over;
-            assert_eq!((asked, over), if counts { (tests, 1) } else { (0, 0) });
-        }
-        replaced.free().expect("free");
-        left.free().expect("free");
-    }
-    println!("of one window alone");
-    job.finalize().expect("finalize");
 }
 
 #[test]

@@ -1,13 +1,11 @@
 //! How the transport grows: peers to a million, outstanding operations to a million, regions to a
-//! hundred thousand, registered and attached to a window, ranks of a window that are locked together to a thousand, threads to
-//! eight, ranks of a node to 256.
+//! hundred thousand, ranks of a window that are locked together to a thousand, threads to eight, ranks of a node to 256.
 //!
 //! Bytes are those that this program's allocator gave, with what the C library adds to each piece: the
 //! transport is linked into it, while libfabric and its providers, the lab provider too, have memory
 //! of their own. The kernel counts the memory that the ranks of a node take. Times are medians of
 //! rounds in which the small and the large case take turns.
 
-mod attached;
 mod locks;
 mod memory;
 mod node;
@@ -31,7 +29,7 @@ struct Arguments {
     /// Fewer sizes and shorter times; the largest sizes stay.
     #[arg(long)]
     short: bool,
-    /// Only these parts: peers, outstanding, regions, attached, locks, threads, node.
+    /// Only these parts: peers, outstanding, regions, locks, threads, node.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Writes the results as JSON.
@@ -64,9 +62,6 @@ fn grow(arguments: &Arguments) -> Result<(), String> {
     }
     if wanted("regions") {
         regions::measure(&mut report, arguments.short)?;
-    }
-    if wanted("attached") {
-        attached::measure(&mut report, arguments.short)?;
     }
     if wanted("locks") {
         locks::measure(&mut report)?;

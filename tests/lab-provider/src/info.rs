@@ -12,7 +12,7 @@ const CAPS: u64 =
     (ffi::FI_RMA | ffi::FI_READ | ffi::FI_WRITE | ffi::FI_REMOTE_READ | ffi::FI_REMOTE_WRITE)
         as u64;
 const MESSAGE_SIDES: u64 = (ffi::FI_SEND | ffi::FI_RECV) as u64;
-const OP_FLAGS: u64 = (ffi::FI_COMPLETION | ffi::FI_INJECT) as u64;
+const OP_FLAGS: u64 = ffi::FI_COMPLETION as u64;
 const ATOMIC_ORDER: u64 =
     ffi::FI_ORDER_ATOMIC_RAW | ffi::FI_ORDER_ATOMIC_WAR | ffi::FI_ORDER_ATOMIC_WAW;
 /// The suffix of the names of domains whose reads come behind no operation.

@@ -13,7 +13,7 @@
 //! | `LAB_CACHE` | under PROV_KEY, 1: memory inside a registered region gets that region's key, and all memory every right; 2: a domain with atomics (FI_ATOMIC) refuses it with FI_ENOKEY instead, and forgets that region | 0 |
 //! | `LAB_TX_CTX` | most transmit contexts of an endpoint | 1 |
 //! | `LAB_MAX_MSG` | largest message, bytes | 1 MiB |
-//! | `LAB_INJECT` | inject size, bytes | 64 |
+//! | `LAB_INJECT` | inject size, bytes; injecting is a violation | 64 |
 //! | `LAB_TX_SIZE` | operations that an endpoint takes at a time | 256 |
 //! | `LAB_RX_SIZE` | receives that an endpoint takes at a time | 256 |
 //! | `LAB_MESSAGES` | 0: no messages (FI_MSG) | 1 |

@@ -18,7 +18,7 @@ pub(crate) static OPS: ffi::fi_ops_msg = ffi::fi_ops_msg {
     recvmsg: Some(recvmsg),
     send: Some(send),
     sendmsg: Some(sendmsg),
-    inject: Some(inject),
+    inject: Missing::MISSING,
     ..NONE
 };
 
@@ -95,24 +95,6 @@ unsafe extern "C" fn sendmsg(
         post(ep, "fi_sendmsg", message.addr, flags, |name| Operation {
             local,
             context: message.context as u64,
-            delivered: true,
-            ..Operation::new(Work::Send, name, 0, 0, length)
-        })
-    }
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut ffi::fid_ep,
-    buffer: *const c_void,
-    length: usize,
-    peer: ffi::fi_addr_t,
-) -> isize {
-    let flags = u64::from(ffi::FI_INJECT);
-    // SAFETY: the arguments are those of fi_inject.
-    unsafe {
-        post(ep, "fi_inject", peer, flags, |name| Operation {
-            local: local(buffer as u64, std::ptr::null_mut()),
-            completes: false,
             delivered: true,
             ..Operation::new(Work::Send, name, 0, 0, length)
         })

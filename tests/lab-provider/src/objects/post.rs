@@ -49,11 +49,8 @@ pub(crate) unsafe fn post(
         return -(ffi::FI_EMSGSIZE as isize);
     }
     if flags & u64::from(ffi::FI_INJECT) != 0 {
-        operation.injected = true;
-        if operation.length > config.inject {
-            violation(&format!("{call} injects {} bytes", operation.length));
-            return -(ffi::FI_EINVAL as isize);
-        }
+        violation(&format!("{call} injects, which is not offered"));
+        return -(ffi::FI_EINVAL as isize);
     }
     if flags & u64::from(ffi::FI_DELIVERY_COMPLETE) != 0 && !config.confirms {
         violation(&format!("{call} asks for the delivery that is not offered"));

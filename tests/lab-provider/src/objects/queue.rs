@@ -247,7 +247,7 @@ fn turned_away(state: &mut State, operation: &Operation, config: &Config) -> boo
 
 /// Whether a new operation has its own context, if the provider requires contexts.
 fn check_context(state: &State, operation: &Operation, config: &Config) -> Result<(), isize> {
-    if config.context_bytes() == 0 || !operation.completes {
+    if config.context_bytes() == 0 {
         return Ok(());
     }
     let wrong = if operation.context == 0 {

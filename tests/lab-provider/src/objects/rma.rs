@@ -18,7 +18,7 @@ pub(crate) static OPS: ffi::fi_ops_rma = ffi::fi_ops_rma {
     write: Some(write),
     writev: Missing::MISSING,
     writemsg: Some(writemsg),
-    inject: Some(inject),
+    inject: Missing::MISSING,
     writedata: Missing::MISSING,
     injectdata: Missing::MISSING,
 };
@@ -102,25 +102,6 @@ unsafe extern "C" fn writemsg(
             local: local(near.iov_base as u64, desc),
             context: message.context as u64,
             ..Operation::new(Work::Write, name, far.addr, far.key, far.len)
-        })
-    }
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut ffi::fid_ep,
-    buffer: *const c_void,
-    length: usize,
-    peer: ffi::fi_addr_t,
-    address: u64,
-    key: u64,
-) -> isize {
-    let flags = u64::from(ffi::FI_INJECT);
-    // SAFETY: the arguments are those of fi_inject_write.
-    unsafe {
-        post(ep, "fi_inject_write", peer, flags, |name| Operation {
-            local: local(buffer as u64, std::ptr::null_mut()),
-            completes: false,
-            ..Operation::new(Work::Write, name, address, key, length)
         })
     }
 }

@@ -52,10 +52,6 @@ pub(crate) struct Operation {
     pub(crate) context: u64,
     /// Whether completion guarantees that the target's memory is changed.
     pub(crate) delivered: bool,
-    /// Whether success leaves an entry in the queue.
-    pub(crate) completes: bool,
-    /// Whether the source was copied at the post.
-    pub(crate) injected: bool,
     /// The endpoint and the queue set these fields.
     pub(crate) endpoint: usize,
     pub(crate) number: u64,
@@ -84,8 +80,6 @@ impl Operation {
             result: Local::default(),
             context: 0,
             delivered: false,
-            completes: true,
-            injected: false,
             endpoint: 0,
             number: 0,
             due: 0,

@@ -161,10 +161,6 @@ impl State {
 
     /// Records the completion of a successful operation.
     pub(crate) fn succeed(&mut self, operation: &Operation, config: &Config) {
-        if !operation.completes {
-            count(&COUNTS.completed);
-            return;
-        }
         let lost = self.random.per_mille(config.faults.null_ok);
         if lost {
             count(&COUNTS.faults);

@@ -72,9 +72,6 @@ impl Operation {
         } else if config.described_devices() && device::at(local.address).is_some() {
             return refuse("device memory without the descriptor that FI_MR_HMEM asks for");
         }
-        if self.injected && config.described_devices() && device::at(local.address).is_some() {
-            return refuse("device memory is not injected under FI_MR_HMEM");
-        }
         Ok(())
     }
 
@@ -136,7 +133,7 @@ impl Operation {
                 self.work
             ));
         };
-        if self.reads_local() && !self.injected && changed(self.local, &self.traps.source) {
+        if self.reads_local() && changed(self.local, &self.traps.source) {
             report("source");
         }
         if !self.traps.compared.is_empty() && changed(self.compare, &self.traps.compared) {

@@ -1,70 +1,11 @@
-//! Endpoints with messages: their capabilities, dead peers, and endpoints without messages or without atomics.
+//! Endpoints with messages whose peer dies.
 
 use std::ptr;
 
 use libfabric_sys as ffi;
 
-use crate::bench::messages::{Found, Messages, NOSYS, RECV, close, number};
+use crate::bench::messages::{Found, Messages, RECV, close, number};
 use crate::bench::{Bench, quiet};
-
-/// The capabilities of an entry for hints that request capabilities, or the error.
-fn offered(caps: u32) -> Result<u64, i32> {
-    let mut info = ptr::null_mut();
-    // SAFETY: the hints are complete; the answer is freed after it was read.
-    unsafe {
-        let hints = ffi::fi_dupinfo(ptr::null());
-        (*(*hints).fabric_attr).prov_name = libc::strdup(c"lab".as_ptr());
-        (*hints).caps = u64::from(caps);
-        let version = ffi::version(1, 14);
-        let rc = ffi::fi_getinfo(version, ptr::null(), ptr::null(), 0, hints, &mut info);
-        ffi::fi_freeinfo(hints);
-        if rc != 0 {
-            return Err(rc);
-        }
-        let caps = (*info).caps;
-        ffi::fi_freeinfo(info);
-        Ok(caps)
-    }
-}
-
-#[test]
-fn atomics_and_messages_can_be_missing() {
-    quiet(|| {
-        let none = Err(-(ffi::FI_ENODATA as i32));
-        let b = Bench::open(&[("LAB_ATOMICS", "0")]);
-        assert_eq!(offered(ffi::FI_RMA | ffi::FI_ATOMIC), none);
-        let sides = ffi::FI_MSG | ffi::FI_SEND | ffi::FI_RECV;
-        assert_eq!(offered(ffi::FI_MSG), Ok(u64::from(sides)));
-        // SAFETY: the entry and its attributes live as long as the bench.
-        let caps = unsafe { [(*b.info).caps, (*(*b.info).domain_attr).caps] };
-        assert!(caps.iter().all(|c| c & u64::from(ffi::FI_ATOMIC) == 0));
-        let mut attr = ffi::fi_atomic_attr::default();
-        // SAFETY: the domain is live, and the structure is writable.
-        let rc =
-            unsafe { ffi::fi_query_atomic(b.domain, ffi::FI_UINT64, ffi::FI_SUM, &mut attr, 0) };
-        assert_eq!(rc as isize, NOSYS);
-        let none_at_all = ptr::null_mut();
-        let mut word = 0;
-        let rc = b.fetch(&mut word, Some(&1), none_at_all, 0, 0, none_at_all);
-        assert_eq!(rc, NOSYS);
-        close(b);
-        let b = Bench::open(&[("LAB_MESSAGES", "0")]);
-        assert_eq!(offered(ffi::FI_MSG), none);
-        assert_eq!((b.send(&[1], 1), b.recv(&mut word, 1, 1)), (NOSYS, NOSYS));
-        close(b);
-        let b = Bench::open(&[]);
-        assert_ne!(
-            offered(ffi::FI_ATOMIC).unwrap() & u64::from(ffi::FI_ATOMIC),
-            0
-        );
-        // These entries are unsupported. SAFETY: the endpoint is live.
-        let rc = unsafe {
-            b.msg().sendv.unwrap()(b.ep, ptr::null(), none_at_all.cast(), 0, 0, none_at_all)
-        };
-        assert_eq!(rc, NOSYS);
-        close(b);
-    });
-}
 
 /// A process answers a message, and then dies.
 #[test]

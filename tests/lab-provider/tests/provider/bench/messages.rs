@@ -11,7 +11,6 @@ use super::{Bench, REPORT};
 pub(crate) const RECV: u64 = ffi::FI_RECV as u64;
 /// Return values of calls.
 pub(crate) const AGAIN: isize = -(ffi::FI_EAGAIN as isize);
-pub(crate) const NOSYS: isize = -(ffi::FI_ENOSYS as isize);
 
 /// A context that is a number.
 pub(crate) fn number(n: usize) -> *mut c_void {
@@ -97,16 +96,4 @@ pub(crate) fn close(b: Bench) {
     b.close();
     let report = fs::read_to_string(env::var_os(REPORT).unwrap()).unwrap_or_default();
     assert_eq!(report, "");
-}
-
-/// A message of one piece.
-pub(crate) fn message(iov: &ffi::iovec, addr: ffi::fi_addr_t, context: usize) -> ffi::fi_msg {
-    ffi::fi_msg {
-        msg_iov: iov,
-        desc: ptr::null_mut(),
-        iov_count: 1,
-        addr,
-        context: number(context),
-        data: 0,
-    }
 }

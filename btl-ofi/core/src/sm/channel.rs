@@ -155,6 +155,12 @@ impl Channel {
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);
+        self.serve(regions);
+    }
+
+    /// As [`attend`](Self::attend), outside a poll.
+    #[inline]
+    pub(crate) fn serve(&mut self, regions: &Lock<Regions>) {
         self.server.attend(regions);
     }
 

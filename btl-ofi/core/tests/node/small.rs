@@ -93,6 +93,35 @@ fn each_put_counts_once_in_the_backoff() {
     assert_eq!(told.failed(), 0);
 }
 
+/// A process executes the commands of its peers in the transfers that the kernel makes for it: it may make no other progress.
+#[test]
+fn a_transfer_by_the_kernel_serves_peers() {
+    for words in [1, 4] {
+        let pair = Pair::new(4, single);
+        let (a, b, there) = (&pair.a, &pair.b, pair.there());
+        let mut of_a = [0u64; 4];
+        let region = register(a, &mut of_a, Access::all());
+        let back = There {
+            t: b,
+            peer: b.connect(a.address(), 0).unwrap(),
+            h: region.handle(),
+        };
+        // The first puts find the rings. The target does not answer the second put of `b`, so the kernel makes the next puts.
+        for put in [there, back, back] {
+            assert_eq!(put_word(put, &1), Status::SUCCESS);
+        }
+        assert_eq!(b.flush(None), Status::SUCCESS);
+        assert_eq!(put_word(there, &2), Status::SUCCESS);
+        assert_eq!(pair.word(0), 1, "it waits for the target");
+        assert_eq!(back.put(0, &[3u64; 4][..words], None), Status::SUCCESS);
+        assert_eq!(pair.word(0), 2, "{words} words");
+        assert_eq!(a.flush(None), Status::SUCCESS);
+        region.close().unwrap();
+        pair.close();
+        assert_eq!(of_a[0], 3);
+    }
+}
+
 /// A full ring makes no transfer wait. More transfers than its entries are posted to a target that does
 /// nothing, with atomics among them that only the target can execute.
 #[test]

@@ -40,6 +40,7 @@ use crate::core::state::Core;
 use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::Atomics;
+use crate::sm::channel::Channel;
 use crate::sm::requester::{GetWay, Requester};
 
 /// Maximum bytes of a ring put or ring get. Above this size, copying twice costs as much as the
@@ -183,6 +184,16 @@ impl Core {
         }
     }
 
+    /// Executes the commands of peers before a transfer by CMA. Such a transfer is complete at once, so its flush makes no
+    /// progress. Two processes that only get from each other would never answer a command, and each would use CMA for ever.
+    #[inline(never)]
+    pub(super) fn serve_before_copy(&self, channel: &mut Channel) {
+        guarded(|| {
+            channel.serve(self.registrar.table());
+            Status::SUCCESS
+        });
+    }
+
     /// Posts a ring put or ring get. Returns `None`, before side effects, if the caller must use CMA. With
     /// `last`, the caller uses CMA after `None` and does not call again.
     ///
@@ -201,6 +212,9 @@ impl Core {
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let mut requester = unsafe { &mut *Requester::of(peer) };
         if !requester.tries_ring(|| last) {
+            if let Some(channel) = &mut state.channel {
+                self.serve_before_copy(channel);
+            }
             return None;
         }
         let room = match requester.reserve(small.size, false) {

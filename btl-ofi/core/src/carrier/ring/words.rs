@@ -90,6 +90,7 @@ impl Core {
                 return Tried::Unusual;
             };
             if !requester.tries_ring(|| self.copies_quickly(completion)) {
+                self.serve_before_copy(channel);
                 state.unlock_as(T);
                 return Tried::LeftToKernel;
             }

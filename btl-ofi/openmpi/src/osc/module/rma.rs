@@ -32,6 +32,7 @@ pub(super) struct Place {
 }
 
 /// One side of a call to the engine: where it begins, from the buffer's address or the displacement on, and what lies there.
+#[derive(Clone)]
 pub(super) struct Side {
     pub(super) begin: isize,
     pub(super) layout: Layout,
@@ -99,24 +100,27 @@ fn whole(side: WinResult<Option<Side>>) -> Result<Side, c_int> {
     side.ok_or(ffi::OMPI_ERROR)
 }
 
-/// A put or get, converted: `None` where there is nothing to move.
-#[inline]
-pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
-    if origin.datatype == place.datatype && origin.count == place.count {
-        // What most calls are, known without a look at type maps.
-        if let Some((datatype, count)) = plain(place.datatype, place.count) {
-            let bytes = count * datatype.size();
-            let side = || Side {
-                begin: 0,
-                layout: Layout::contiguous(Datatype::Uint8, bytes),
-            };
-            return Ok((bytes > 0).then(|| (side(), side())));
-        }
+/// Both sides of a put or get of equal elements in a row, at least one: what most calls are, known without a look at type maps.
+#[inline(always)]
+fn row(origin: &Buffer, place: &Place) -> Option<Side> {
+    if origin.datatype != place.datatype || origin.count != place.count {
+        return None;
     }
-    converted_by_maps(origin, place)
+    let (datatype, count) = plain(place.datatype, place.count)?;
+    (count > 0).then(|| Side {
+        begin: 0,
+        layout: Layout::contiguous(Datatype::Uint8, count * datatype.size()),
+    })
 }
 
-#[inline(never)]
+/// A put or get, converted: `None` where there is nothing to move.
+pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
+    match row(&origin, &place) {
+        Some(side) => Ok(Some((side.clone(), side))),
+        None => converted_by_maps(origin, place),
+    }
+}
+
 fn converted_by_maps(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
     let theirs = Runs::of(place.datatype, place.count)?;
     let mine = match origin.datatype == place.datatype && origin.count == place.count {
@@ -143,11 +147,29 @@ impl Module {
 
     #[inline(always)]
     fn move_bytes<const PUT: bool>(&self, origin: Buffer, place: Place) -> error::Code {
-        let Some((mine, theirs)) = converted(origin, place)? else {
-            return Ok(());
-        };
+        match row(&origin, &place) {
+            Some(side) => self.move_between::<PUT>(origin, place, (&side, &side)),
+            None => self.move_by_maps::<PUT>(origin, place),
+        }
+    }
+
+    #[inline(never)]
+    fn move_by_maps<const PUT: bool>(&self, origin: Buffer, place: Place) -> error::Code {
+        match converted_by_maps(origin, place)? {
+            Some((mine, theirs)) => self.move_between::<PUT>(origin, place, (&mine, &theirs)),
+            None => Ok(()),
+        }
+    }
+
+    #[inline(always)]
+    fn move_between<const PUT: bool>(
+        &self,
+        origin: Buffer,
+        place: Place,
+        (mine, theirs): (&Side, &Side),
+    ) -> error::Code {
         let at = origin.address.cast::<u8>().wrapping_offset(mine.begin);
-        let target = self.target(place, &theirs)?;
+        let target = self.target(place, theirs)?;
         let window = self.window()?;
         // SAFETY: MPI binds the program's buffer until the operation is complete.
         let outcome = unsafe {

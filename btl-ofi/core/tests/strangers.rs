@@ -23,7 +23,7 @@ use plugin_api::{Access, Status, ThreadLevel};
 
 use common::attending::attended;
 use common::given::{Counting, given};
-use common::reference::Numbers;
+use common::numbers::Numbers;
 use common::{Patience, insist, open, register};
 use stranger::Stranger;
 use wire::{ALIVE, BATCH, FAREWELL, GET, Line, PUT, UNANSWERED, UNKNOWN, introduction, message};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use btl_ofi::Transport;
 
-use super::reference::Numbers;
+use super::numbers::Numbers;
 
 /// Runs `run` while another thread makes progress of `t`.
 pub(crate) fn attended<T>(t: &Transport, run: impl FnOnce() -> T) -> T {

@@ -12,7 +12,7 @@ pub(crate) mod pair;
 mod patience;
 pub(crate) mod prelude;
 pub(crate) use patience::{BLOCKED, Patience};
-pub(crate) mod reference;
+pub(crate) mod numbers;
 pub(crate) mod reports;
 pub(crate) mod seen;
 pub(crate) mod shows;

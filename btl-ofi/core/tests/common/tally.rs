@@ -9,7 +9,7 @@ use std::thread;
 use btl_ofi::{Endpoint, Handle, Transport};
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, Status};
 
-use super::reference::Numbers;
+use super::numbers::Numbers;
 use super::{Calls as _, Patience};
 
 /// The indices of the window's words, by the operations that change them.

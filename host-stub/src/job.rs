@@ -285,6 +285,7 @@ impl Job {
         let flushed = self.transport.flush(None);
         // The barrier runs even after a failure here, so that the other ranks do not wait forever.
         self.barrier()?;
+        self.slots.every_rank_left();
         self.bootstrap.finalize()?;
         flushed.ok().map(drop).map_err(|status| JobError::Flush {
             rank: self.rank(),

@@ -52,6 +52,12 @@ impl Kept for Comms {
             None => Ok(()),
         }
     }
+
+    fn every_rank_left(&self) {
+        if let Some(engine) = self.0.engine() {
+            engine.every_rank_left();
+        }
+    }
 }
 
 impl Job {

@@ -13,6 +13,9 @@ pub(crate) trait Kept: Any + Send + Sync {
     fn leave(&self) -> Result<(), LeaveError> {
         Ok(())
     }
+
+    /// Called once every rank has left, if none was lost before.
+    fn every_rank_left(&self) {}
 }
 
 /// Objects of different types: a chain that only grows, so that a found object stays.
@@ -53,6 +56,15 @@ impl Slots {
             slots = &slot.next;
         }
         outcome
+    }
+
+    /// Calls `every_rank_left` of all objects.
+    pub(super) fn every_rank_left(&self) {
+        let mut slots = self;
+        while let Some(slot) = slots.0.get() {
+            slot.thing.every_rank_left();
+            slots = &slot.next;
+        }
     }
 }
 

@@ -83,6 +83,8 @@ pub(crate) struct Mailbox {
     pages: Option<Pages>,
     base: *mut AtomicU64,
     pub(super) lines: Vec<Line>,
+    /// Whether every rank has left the job, so that none writes to this region any more.
+    every_rank_left: bool,
 }
 
 // SAFETY: `base` points into `pages`, which belong to the mailbox; all other fields are Send.
@@ -138,6 +140,7 @@ impl Mailbox {
             registration: Some(registration),
             pages: Some(pages),
             lines: Vec::new(),
+            every_rank_left: false,
         })
     }
 
@@ -148,6 +151,11 @@ impl Mailbox {
             card.extend_from_slice(registration.handle_bytes());
         }
         card
+    }
+
+    /// States that every rank has left the job. Otherwise the region's memory is never freed.
+    pub(crate) fn every_rank_left(&mut self) {
+        self.every_rank_left = true;
     }
 
     /// Learns the addresses of all ranks' regions from their cards.
@@ -413,8 +421,13 @@ impl Drop for Mailbox {
             // The rank gave up operations that may still access the memory, so the memory stays.
             tracing::warn!("a mailbox ended with operations under way; its memory stays");
             std::mem::forget(self.registration.take());
-            std::mem::forget(self.pages.take());
             std::mem::forget(std::mem::take(&mut self.lines));
+            std::mem::forget(self.pages.take());
+        } else if !self.every_rank_left {
+            // A rank that was stopped, and believed lost, may write to the memory when it continues: on one node the kernel
+            // copies to addresses, and knows of no registrations.
+            self.registration = None;
+            std::mem::forget(self.pages.take());
         }
     }
 }

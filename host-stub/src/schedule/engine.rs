@@ -110,6 +110,11 @@ impl Engine {
         }
     }
 
+    /// States that every rank has left the job, so that none reaches the mailbox any more.
+    pub(crate) fn every_rank_left(&self) {
+        self.lock().mailbox.every_rank_left();
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

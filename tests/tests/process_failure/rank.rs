@@ -241,6 +241,28 @@ impl Rank {
     }
 }
 
+/// The byte in all memory that a rank watches.
+const MARK: u8 = 0x5a;
+
+/// Memory that the transport freed as this process left the job, and that other code may have by now.
+fn freed() -> Vec<Vec<u8>> {
+    // More than all that a rank frees, in pieces that fit into what is free.
+    let sizes = (0..4096).map(|n| 1024 << (n % 3));
+    sizes.map(|size| vec![MARK; size]).collect()
+}
+
+/// Waits until a process has ended, and its parent knows.
+fn gone(pid: i32) {
+    for _ in 0..3000 {
+        // SAFETY: signal 0 is none; the call only looks for the process.
+        if unsafe { libc::kill(pid, 0) } != 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("the rank that came back, process {pid}, does not end");
+}
+
 /// Runs this process's part.
 pub(crate) fn run() {
     let variable = |name| std::env::var(name).unwrap();
@@ -251,6 +273,8 @@ pub(crate) fn run() {
     let (rank, size) = (job.rank() as usize, job.size() as usize);
     let (victim, end) = End::of(seed, &fate);
     let victim = victim as usize % size;
+    let pids = job.allgather(&std::process::id().to_ne_bytes());
+    let pids = pids.expect("allgather");
     say(&format!("ready {rank} {}", std::process::id()));
     let struck = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -286,5 +310,13 @@ pub(crate) fn run() {
     drop(job);
     let mut after = usage::descriptors();
     after.retain(|open| !before.contains(open));
+    let watches = fate == "Stopped" && rank != victim && seed.is_multiple_of(2);
+    let freed = if watches { freed() } else { Vec::new() };
     say(&format!("left {rank} {left}:{}", after.join(";")));
+    if watches {
+        let pid = i32::from_ne_bytes(*pids[victim].first_chunk().expect("a process id"));
+        gone(pid);
+        let changed = freed.iter().flatten().filter(|byte| **byte != MARK);
+        assert_eq!(changed.count(), 0, "bytes that the stopped rank changed");
+    }
 }

@@ -103,23 +103,3 @@ impl Placed {
             .map(move |place| place * size..place * size + size)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn layouts_and_their_places_agree() {
-        let mut random = Random::new(5, "places", 0);
-        for shape in Shape::ALL {
-            for _ in 0..50 {
-                let placed = Placed::new(shape, Datatype::Int16, 24, &mut random).unwrap();
-                assert_eq!(placed.layout.count(), 24);
-                assert!(placed.layout.extent() <= 24 * SPREAD * 2);
-                let buffer = random.bytes(placed.layout.extent());
-                let wanted: Vec<u8> = placed.ranges().flat_map(|r| buffer[r].to_vec()).collect();
-                assert_eq!(placed.layout.gather(&buffer).unwrap(), wanted);
-            }
-        }
-    }
-}

@@ -19,8 +19,6 @@ import time
 # The programs that take longest begin first, because one that begins last would run alone.
 LONG = """core/over_lab core/devices core/hosts core/node tests/lab_check tests/openmp tests/c_examples tests/device_ways
     tests/open_close core/carriers tests/process_failure""".split()
-# It starts 48 processes that open endpoints in turns, and each waits at most 10 s for its turn: it runs behind all others.
-ALONE = ["core/room"]
 # Its tests wait for failing links and for timeouts of peers.
 ARGUMENTS = {"core/hosts": ["--test-threads=8"]}
 
@@ -69,11 +67,10 @@ def interrupted(*_):
 def main():
     signal.signal(signal.SIGTERM, interrupted)
     found = sorted(programs(sys.argv[1:]), key=lambda program: program[0] not in LONG)
-    begun, ended = time.monotonic(), []
+    begun = time.monotonic()
     # Most programs wait most of the time.
-    for jobs, chosen in ((3 * os.cpu_count(), lambda name: name not in ALONE), (1, lambda name: name in ALONE)):
-        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            ended += pool.map(lambda program: run(*program), [program for program in found if chosen(program[0])])
+    with concurrent.futures.ThreadPoolExecutor(3 * os.cpu_count()) as pool:
+        ended = list(pool.map(lambda program: run(*program), found))
     print("\n==== the slowest test programs, in seconds")
     for name, _, took, *_ in sorted(ended, key=lambda end: -end[2])[:8]:
         print(f"     {took:7.1f} {name}")

@@ -47,8 +47,7 @@ mod tests;
 mod time;
 
 pub(crate) use files::{
-    Space, add_seals, allocate, device_numbers, memory_file, names, next_data, next_hole,
-    punch_hole, read, read_link, seals, set_blocking, space, try_lock,
+    add_seals, allocate, memory_file, names, read, read_link, seals, set_blocking,
 };
 pub(crate) use memory::{
     is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, replace_by_zeros,
@@ -60,7 +59,7 @@ pub(crate) use network::{
 };
 pub(crate) use process::{
     at_fork, descriptor_limits, effective_user, file_size_limit, find_process, is_descriptor_left,
-    page_size, permit_tracing, processors, random, set_descriptor_limits, threads,
+    page_size, permit_tracing, random, set_descriptor_limits, threads,
 };
 pub(crate) use time::{block_signals, monotonic, with_signals_blocked};
 

@@ -3,8 +3,6 @@
 
 use crate::base::error::{CallError, check};
 use crate::core::state::Core;
-use crate::fabric::policy;
-use crate::fabric::shm_room;
 use crate::peer::endpoint::{Endpoint, OFF_ROUTE, REMOVED};
 use libfabric_sys as ffi;
 use std::sync::atomic::Ordering;
@@ -24,25 +22,6 @@ impl Core {
             return Ok(());
         }
         self.device.addresses().remove(peer.address)
-    }
-
-    /// Allocates the shared memory that this endpoint and the endpoint at `address` need. This comes
-    /// before the first operation through the provider, which uses this memory. Returns the reason if it
-    /// fails.
-    pub(crate) fn allocate_for(&self, address: &[u8]) -> Result<(), String> {
-        if !policy::keeps_files(&self.device.info().provider()) {
-            return Ok(());
-        }
-        let own = self.device.name().map_err(|e| e.to_string())?;
-        shm_room::allocate(own)?;
-        shm_room::allocate(address)
-    }
-
-    /// [`allocate_for`](Self::allocate_for) the address of a connected peer.
-    pub(crate) fn allocate_towards(&self, peer: &Endpoint) -> Result<(), String> {
-        let name = self.address_of(peer).map_err(|e| e.to_string())?;
-        let end = name.iter().position(|b| *b == 0);
-        self.allocate_for(&name[..end.unwrap_or(name.len())])
     }
 
     /// The address that a connected peer published.

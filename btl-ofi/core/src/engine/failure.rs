@@ -10,7 +10,7 @@ use plugin_api::{ErrorFlags, Status};
 use crate::core::failures::{Found, Reporting};
 use crate::detector::Cause;
 use crate::engine::transport::Transport;
-use crate::fabric::shm_orphans;
+use crate::fabric::shm_files;
 use crate::peer::endpoint::Endpoint;
 
 fn blocked_by(dead: u64) -> String {
@@ -45,7 +45,7 @@ impl Transport {
             .store(status.0, Ordering::Relaxed);
         if let Some(process) = peer.process() {
             // Under mpirun, no launcher of this project removes the orphaned segments.
-            shm_orphans::remove(self.node.id, process);
+            shm_files::remove(self.node.id, process);
         }
         self.mapped.abandon(endpoint);
         // Only this process writes the buffers of messages, so messages can end before the

@@ -12,7 +12,7 @@ use crate::base::error::{Doing, Error};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Ended;
 use crate::fabric::policy;
-use crate::fabric::shm_room;
+use crate::fabric::shm_files;
 use crate::peer::address::Blob;
 use crate::peer::endpoint::{Endpoint, LocalPeer, SAME_MACHINE};
 use crate::peer::liveness::State;
@@ -75,8 +75,6 @@ impl Transport {
         let room = if self.policy.memory_only {
             let refusal = beyond_memory(&placed, peers.known.len());
             refusal.map_or(Ok(()), |why| Err(modex(String::from(why))))
-        } else if uses_provider {
-            self.allocate_for(&blob.address).map_err(modex)
         } else {
             Ok(())
         };
@@ -164,7 +162,7 @@ impl Transport {
                 "this one is on another node, or has another namespace of process ids",
             );
         }
-        if policy::keeps_files(provider) && !shm_room::has_file(&blob.address) {
+        if policy::keeps_files(provider) && !shm_files::exists(&blob.address) {
             return elsewhere("the file of its endpoint is not in this process's /dev/shm");
         }
         // Another process here has the peer's process id: cloned nodes may have equal node numbers.

@@ -14,8 +14,7 @@ use crate::fabric::memory;
 use crate::fabric::offer::Offer;
 use crate::fabric::policy;
 use crate::fabric::query::takes_messages;
-use crate::fabric::shm_orphans;
-use crate::fabric::shm_room;
+use crate::fabric::shm_files;
 use crate::peer::liveness::{self, ProcessId};
 
 /// Minimum entries of a completion queue; it has more if the provider takes more operations.
@@ -95,13 +94,9 @@ impl Device {
         let doing = |what: &str| format!("opening {what} of provider {name}");
         let node = liveness::node();
         if policy::keeps_files(&name)
-            && let Some(own) = shm_orphans::name(node, ProcessId::own())
+            && let Some(own) = shm_files::name(node, ProcessId::own())
         {
-            shm_orphans::remove_all(node);
-            if let Some(reason) = shm_room::no_room() {
-                let what = "provider shm";
-                return Err(Error::Invalid { what, reason });
-            }
+            shm_files::remove_all(node);
             info.set_source(&format!("fi_shm://{own}"))
                 .doing(|| doing("the endpoint (source address)"))?;
         }
@@ -159,13 +154,6 @@ impl Device {
         }
         // SAFETY: `device` owns the info, and its tx_attr was allocated with it.
         unsafe { (*(*raw).tx_attr).op_flags = offered };
-        if policy::keeps_files(&name)
-            && let Err(e) = shm_room::trim(device.name()?)
-        {
-            let reason = format!("its file in /dev/shm cannot be allocated: {e}");
-            let what = "provider shm";
-            return Err(Error::Invalid { what, reason });
-        }
         Ok(device)
     }
 

@@ -22,5 +22,4 @@ mod registered;
 pub(crate) mod registration;
 mod richer;
 pub(crate) mod select;
-pub(crate) mod shm_orphans;
-pub(crate) mod shm_room;
+pub(crate) mod shm_files;

@@ -392,7 +392,7 @@ fn uses_cma(quirks: Quirks) -> bool {
         .is_some_and(|forbids| !is_set(forbids))
 }
 
-/// Whether the provider keeps its endpoints as files in `/dev/shm` (`shm_room`).
+/// Whether the provider keeps its endpoints as files in `/dev/shm` (`shm_files`).
 pub(crate) fn keeps_files(provider: &str) -> bool {
     Quirks::of(provider).has(Trait::KeepsFiles)
 }

@@ -187,14 +187,6 @@ pub(super) fn query(
     ask().doing(|| String::from("asking libfabric for providers"))
 }
 
-/// Makes libfabric load and initialise its providers, by a query that matches none. If this fails, later
-/// queries report the failure.
-pub(super) fn initialise() {
-    if let Ok(api) = api() {
-        let _ = query(api, Some("none"), |_| ());
-    }
-}
-
 /// Writes the transport's hints.
 pub(super) fn write_hints(
     h: &mut HintsMut<'_>,

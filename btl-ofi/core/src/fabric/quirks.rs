@@ -33,7 +33,7 @@ pub(crate) enum Trait {
     OneNode,
     /// The provider carries no data: a peer that memory does not reach is refused.
     MemoryOnly,
-    /// The provider keeps its endpoints as files in `/dev/shm` (`shm_room`, `shm_orphans`).
+    /// The provider keeps its endpoints as files in `/dev/shm` (`shm_files`).
     KeepsFiles,
     /// A poll that finds no completion makes system calls.
     PollsKernel,
@@ -367,21 +367,12 @@ impl Trait {
     }
 }
 
-/// The traits of all providers that the user's lists admit.
-fn admitted(options: &Options) -> impl Iterator<Item = &'static Trait> {
+/// Environment variables for the providers that the user's lists admit.
+pub(crate) fn needs(options: &Options) -> impl Iterator<Item = &'static Setting> {
     let rows = QUIRKS.iter();
     rows.filter(|row| row.names.are_admitted(options))
         .flat_map(|row| row.traits)
-}
-
-/// Whether the user's lists admit a provider with a trait.
-pub(crate) fn admits(options: &Options, wanted: Trait) -> bool {
-    admitted(options).any(|found| *found == wanted)
-}
-
-/// Environment variables for the providers that the user's lists admit.
-pub(crate) fn needs(options: &Options) -> impl Iterator<Item = &'static Setting> {
-    admitted(options).filter_map(Trait::setting)
+        .filter_map(Trait::setting)
 }
 
 #[cfg(test)]

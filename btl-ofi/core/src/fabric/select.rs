@@ -16,13 +16,10 @@ use crate::fabric::fids::{Info, InfoRef};
 use crate::fabric::memory;
 use crate::fabric::others;
 use crate::fabric::policy;
-use crate::fabric::query::{
-    Calling, SUPPORTED_MR, all_entries, has_atomics, initialise, takes_messages,
-};
-use crate::fabric::quirks::{self, Quirks, Trait};
+use crate::fabric::query::{Calling, SUPPORTED_MR, all_entries, has_atomics, takes_messages};
+use crate::fabric::quirks::{self, Quirks};
 use crate::fabric::ranking::{Ranking, source};
 use crate::fabric::richer::{with_atomic_order, with_devices, with_messages};
-use crate::fabric::shm_room::{self, Turn};
 
 /// Registration modes that the transport does not support.
 const REFUSED_MR: [(u32, &str); 5] = [
@@ -79,7 +76,6 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
         return by_memory(options);
     }
     environment::prepare(quirks::needs(options));
-    let turn = turn(options);
     let ranking = Ranking::find();
     let mut refusals = Vec::new();
     let mut entries = ranking.arrange(offers(options, calling)?).into_iter();
@@ -112,7 +108,6 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
             }
         }
     }
-    drop(turn);
     // No provider is usable: report the reason for each one, including those that our hints excluded.
     let mut refusals = Vec::new();
     for candidate in survey_for(options, calling)? {
@@ -176,7 +171,6 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         }]);
     }
     environment::prepare(quirks::needs(options));
-    let _turn = turn(options);
     let ranking = Ranking::find();
     let mut candidates: Vec<Candidate> = Vec::new();
     let mut add = |name: String, domain: String, refusal: Option<String>, each: bool| {
@@ -220,19 +214,17 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         add(name, info.domain(), Some(refusal), false);
     }
     for name in unmatched(options, &candidates) {
-        let short = if policy::keeps_files(&name) {
-            shm_room::shortage()
-        } else {
-            None
-        };
         let known = candidates.iter().map(|candidate| &candidate.name);
-        let refusal = short.unwrap_or_else(|| {
-            let unknown = "libfabric has no such provider, or it finds no device";
-            match mca_params::similar(&name, known) {
-                Some(similar) => format!("{unknown}; did you mean {similar}?"),
-                None => unknown.to_owned(),
+        let unknown = match policy::keeps_files(&name) {
+            true => {
+                "libfabric wants 16 MiB free in /dev/shm for each processor before it offers it"
             }
-        });
+            false => "libfabric has no such provider, or it finds no device",
+        };
+        let refusal = match mca_params::similar(&name, known) {
+            Some(similar) => format!("{unknown}; did you mean {similar}?"),
+            None => unknown.to_owned(),
+        };
         candidates.push(Candidate {
             name,
             domain: String::new(),
@@ -244,17 +236,6 @@ fn survey_for(options: &Options, calling: Calling) -> Result<Vec<Candidate>, Err
         first.chosen = true;
     }
     Ok(candidates)
-}
-
-/// The lock for the opening of endpoints that are files; `None` if the options admit no provider with such
-/// endpoints. Without the lock, other processes could use the same space.
-fn turn(options: &Options) -> Option<Turn> {
-    let admitted = quirks::admits(options, Trait::KeepsFiles);
-    if !admitted {
-        return None;
-    }
-    // The first query initialises the providers, and takes longer than all later queries together.
-    Turn::take(initialise)
 }
 
 /// Names of the include list that match no known provider.

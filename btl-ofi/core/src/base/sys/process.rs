@@ -76,14 +76,6 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Number of processors that are online.
-pub(crate) fn processors() -> Result<u64, CallError> {
-    scripted!("sysconf");
-    // SAFETY: sysconf takes an integer only.
-    let count = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-    u64::try_from(count).map_err(|_| failed("sysconf"))
-}
-
 /// Size of a page of memory in bytes. Offsets of mappings are multiples of it.
 pub(crate) fn page_size() -> Result<usize, CallError> {
     scripted!("sysconf");

@@ -1,7 +1,6 @@
 //! Tests of the gate itself: its calls, its script, and that no module goes around it.
 
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::script::Script;
@@ -27,31 +26,13 @@ fn interruptions_are_no_errors() {
 }
 
 #[test]
-fn files_in_memory_have_seals_data_and_holes() {
+fn files_in_memory_have_seals() {
     let file = File::from(memory_file(c"test").unwrap());
-    // Allocated pages that were not written count as holes.
-    file.write_all_at(&[1; 8192], 0).unwrap();
-    punch_hole(&file, 0, 4096).unwrap();
-    assert_eq!(next_data(&file, 0), Ok(4096));
-    assert_eq!(next_hole(&file, 4096), Ok(8192));
-    assert_eq!(next_data(&file, 8192), Err(error("lseek", libc::ENXIO)));
     assert_eq!(seals(&file), Ok(0));
     add_seals(&file, libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL).unwrap();
     assert_eq!(seals(&file), Ok(libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL));
     let more = add_seals(&file, libc::F_SEAL_GROW);
     assert_eq!(more, Err(error("fcntl", libc::EPERM)));
-}
-
-#[test]
-fn locks_exclude_other_opened_files() {
-    let path = std::env::temp_dir().join(format!("btl-ofi-lock-{}", std::process::id()));
-    let (first, second) = (File::create(&path).unwrap(), File::open(&path).unwrap());
-    fs::remove_file(&path).unwrap();
-    assert_eq!((try_lock(&first), try_lock(&second)), (Ok(true), Ok(false)));
-    drop(first);
-    assert_eq!(try_lock(&second), Ok(true));
-    let _script = Script::new().fails("flock", libc::ENOLCK);
-    assert_eq!(try_lock(&second), Err(error("flock", libc::ENOLCK)));
 }
 
 #[test]
@@ -89,10 +70,7 @@ fn processes_and_limits() {
     let own = threads("self").unwrap();
     assert!(own.contains(&Some(std::process::id())), "{own:?}");
     assert_eq!(threads("none"), Err(error("getdents", libc::ENOENT)));
-    assert!(processors().unwrap() >= 1 && file_size_limit().unwrap() > 0);
-    let Space { free, size } = space(c"/").unwrap();
-    assert!(free <= size && size > 0);
-    assert_eq!(space(c"/none/such"), Err(error("statvfs", libc::ENOENT)));
+    assert!(file_size_limit().unwrap() > 0);
 }
 
 #[test]

@@ -86,10 +86,6 @@ impl Core {
             }
             (_, None) => {}
         }
-        if let Err(why) = self.allocate_towards(peer) {
-            tracing::warn!("no atomics to process {}: {why}", peer.proc);
-            return Err(Status::OUT_OF_RESOURCE);
-        }
         self.node.uses_fabric.store(true, Ordering::Relaxed);
         peer.settle_atomics(Atomics::remote(self.policy.messages), 0);
         Ok(())

@@ -1,10 +1,12 @@
-//! Orphaned segments: finds and removes the files of dead processes in `/dev/shm`.
+//! The files of the shm provider's endpoints in `/dev/shm`: whether a peer's is there, and the orphaned segments of dead
+//! processes, which are removed.
 //!
 //! The shm provider names an endpoint's segments after its address. Our address names the process: node (kernel and
 //! process-id namespace, see `peer::liveness`), process id and start time. So a name shows whether its owner is
 //! dead. A file of another program, of another container or of a reused process id never matches.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -13,6 +15,20 @@ use crate::peer::liveness::{ProcessId, State};
 
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "btl_ofi.";
+
+/// Whether the file of the shm endpoint with this address is there. True for addresses that name no file: libfabric
+/// reports errors of these.
+pub(crate) fn exists(address: &[u8]) -> bool {
+    let text = address.strip_prefix(b"fi_shm://").unwrap_or(address);
+    let text = text.strip_suffix(b"\0").unwrap_or(text);
+    match std::str::from_utf8(text) {
+        Ok(name) if !name.is_empty() && !name.starts_with('.') && !name.contains(['/', '\0']) => {
+            let found = fs::symlink_metadata(Path::new(FOLDER).join(name));
+            !found.is_err_and(|e| e.kind() == ErrorKind::NotFound)
+        }
+        _ => true,
+    }
+}
 
 /// Prefix of this process's file names in `/dev/shm`; a `:` or a `.` follows. `None` if the process cannot be
 /// distinguished from others.
@@ -60,7 +76,7 @@ fn sweep(folder: &Path, node: u64, wanted: impl Fn(ProcessId) -> bool) {
             match fs::remove_file(entry.path()) {
                 Ok(()) => tracing::debug!("removed {} of a dead process", entry.path().display()),
                 // Another process removed the file first.
-                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => tracing::warn!("cannot remove {}: {e}", entry.path().display()),
             }
         }
@@ -97,6 +113,20 @@ mod tests {
             assert_eq!(owner(other, 0xabc), None, "{other}");
         }
         assert_eq!(super::name(0, process), None);
+    }
+
+    #[test]
+    fn only_names_of_files_are_looked_for() {
+        for (address, found) in [
+            (&b"fi_shm://no such file\0"[..], false),
+            (b"no such file", false),
+            (b"fi_shm://../none", true),
+            (b"fi_shm://.", true),
+            (b"\xff", true),
+            (b"", true),
+        ] {
+            assert_eq!(exists(address), found, "{address:?}");
+        }
     }
 
     #[test]

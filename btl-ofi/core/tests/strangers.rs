@@ -153,7 +153,7 @@ fn parts(blob: &[u8]) -> (&[u8], u64) {
     let length = |at: usize| usize::from(u16::from_le_bytes([blob[at], blob[at + 1]]));
     let at = 52 + length(44);
     let end = at + length(50);
-    let key = blob[end + 16..end + 24].try_into().unwrap();
+    let key = blob[end + 8..end + 16].try_into().unwrap();
     (&blob[at..end], u64::from_le_bytes(key))
 }
 

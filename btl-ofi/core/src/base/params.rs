@@ -23,8 +23,6 @@ pub(crate) const DEFAULT_EXCLUDE: &str = "shm,sockets,tcp,udp,rstream,usnic,net"
 pub(crate) const MAX_CQ_READ: usize = 64;
 /// Default of `btl_ofi_message_limit`.
 const MESSAGE_LIMIT: u64 = 4096;
-/// Default of `btl_ofi_stream_window`: eight and a half packets of loopback. Linux's first congestion window is ten.
-const STREAM_WINDOW: u64 = 544 * 1024;
 /// Maximum number of receive buffers for messages.
 const MOST_RECEIVES: usize = 4096;
 
@@ -132,8 +130,6 @@ pub(crate) struct Messages {
     /// Largest put that travels as a message; gets may be [longer](crate::fabric::policy::message_limits). With 0, no
     /// messages are used if the provider has atomics.
     pub(crate) limit: usize,
-    /// Maximum outstanding bytes of large transfers to a peer over TCP; 0 for no limit.
-    pub(crate) stream_window: usize,
 }
 
 /// Device memory.
@@ -261,7 +257,6 @@ impl Messages {
         Ok(Messages {
             receives: (values.int("btl_ofi_rd_num")?.max(1) as usize).min(MOST_RECEIVES),
             limit: values.unsigned("btl_ofi_message_limit")? as usize,
-            stream_window: values.unsigned("btl_ofi_stream_window")? as usize,
         })
     }
 }

@@ -98,8 +98,6 @@ pub(crate) struct Setup {
     pub(crate) quick_limits: (usize, usize),
     /// Sizes of the largest put and the largest get that travel as messages.
     pub(crate) message_limits: (usize, usize),
-    /// Maximum outstanding bytes of large transfers to a peer (`engine::compound::streams`), or `NO_WINDOW`.
-    pub(crate) stream_window: usize,
     pub(crate) progress_threshold: u32,
     pub(crate) num_cq_read: usize,
     /// Milliseconds between two liveness checks.
@@ -118,8 +116,6 @@ pub(crate) struct Setup {
 
 /// This process's place among the processes of its node.
 pub(crate) struct Node {
-    /// See [`liveness::machine`].
-    pub(crate) machine: u64,
     /// See [`liveness::node`].
     pub(crate) id: u64,
     pub(crate) own: ProcessId,

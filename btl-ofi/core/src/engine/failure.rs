@@ -79,7 +79,6 @@ impl Transport {
             // SAFETY: the record is in use, and the lock of its pool is held.
             unsafe { self.is_staged(record) }
         });
-        self.streams.fail_waiting(endpoint);
         if self.node.has_rings {
             self.abandon_commands(endpoint, status, why);
         }

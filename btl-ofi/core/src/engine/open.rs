@@ -22,7 +22,6 @@ use crate::core::state::{Core, Node, Quick, Setup, known_by};
 use crate::detector::{Detector, LONG};
 use crate::engine::compound::state::Compounds;
 use crate::engine::compound::state::part_ended;
-use crate::engine::compound::{flights::Streams, streams};
 use crate::engine::describe::{describe, title};
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
@@ -34,7 +33,7 @@ use crate::fabric::fids::InfoRef;
 use crate::fabric::memory;
 use crate::fabric::msg::{self, Messages};
 use crate::fabric::own::OwnMemory;
-use crate::fabric::policy::{self, NO_WINDOW, Policy};
+use crate::fabric::policy::{self, Policy};
 use crate::fabric::query::{self, Calling};
 use crate::fabric::region::Region;
 use crate::fabric::registration::Registrar;
@@ -157,7 +156,6 @@ impl Transport {
         Ok(Transport {
             atomics: Atomics::new(chosen.atomics, &policy),
             compounds: Compounds::default(),
-            streams: Streams::default(),
             hmem: Hmem::default(),
             core: Core {
                 module: NO_TABLE,
@@ -249,13 +247,11 @@ fn setup(
     info: InfoRef<'_>,
     threaded: bool,
 ) -> Setup {
-    let stream_window = policy::stream_window(info, options);
     // The slow path takes transfers that may be divided, and transfers that the failure detector
     // counts.
-    let quick_limit = |limit| match (stream_window, options.peers.timeout_ms) {
-        (NO_WINDOW, 0) => rails.quick_limit(limit),
-        (NO_WINDOW, _) => rails.quick_limit(limit).min(LONG - 1),
-        _ => rails.quick_limit(limit).min(streams::SMALLEST - 1),
+    let quick_limit = |limit| match options.peers.timeout_ms {
+        0 => rails.quick_limit(limit),
+        _ => rails.quick_limit(limit).min(LONG - 1),
     };
     Setup {
         answers_at_once: false,
@@ -268,7 +264,6 @@ fn setup(
             quick_limit(capabilities.get_limit),
         ),
         message_limits: policy::message_limits(info, options),
-        stream_window,
         progress_threshold: options.contexts.progress_threshold,
         num_cq_read: options.contexts.num_cq_read,
         check_interval_ms: check_interval(options),
@@ -314,7 +309,6 @@ fn join_node(
         .ok()
     });
     let node = Node {
-        machine: liveness::machine(),
         id: liveness::node(),
         own: ProcessId::own(),
         probe,
@@ -354,7 +348,6 @@ fn address(
         same_node: node.same_node,
         messages: policy.messages,
         two_sided: policy.two_sided,
-        machine: node.machine,
         node: node.id,
         process: node.own,
         probe_address: probe.address,
@@ -432,7 +425,6 @@ fn open_messages(
         two_sided: options.two_sided(),
         answer: policy::longest_answer(device.info()),
         longest: policy::longest_batch(device.info()),
-        window: policy::stream_window(device.info(), options),
         claims_contexts: device.info().claims_contexts(),
         counters,
     };

@@ -14,7 +14,7 @@ use crate::fabric::msg::Ended;
 use crate::fabric::policy;
 use crate::fabric::shm_files;
 use crate::peer::address::Blob;
-use crate::peer::endpoint::{Endpoint, LocalPeer, SAME_MACHINE};
+use crate::peer::endpoint::{Endpoint, LocalPeer};
 use crate::peer::liveness::State;
 use crate::peer::networks::{self, Meeting};
 use crate::peer::reach::{self, Reach};
@@ -66,9 +66,6 @@ impl Transport {
                 Placed::Remote(Endpoint::new(address, proc, route))
             }
         };
-        if blob.machine != 0 && blob.machine == self.node.machine {
-            placed.endpoint().mark(SAME_MACHINE);
-        }
         let slot = self.counters.take(proc);
         placed.endpoint().counters = slot;
         let uses_provider = placed.endpoint().uses_provider() || self.policy.two_sided;
@@ -242,7 +239,6 @@ impl Transport {
             // Operations of several parts post no further part: the peer's address is removed. All contexts are locked,
             // which prevents posts.
             peer.fail(Status::TIMEOUT);
-            self.streams.fail_waiting(endpoint);
         }
         // The endpoint may still be named by a late completion, or by a thread that reports failures or hands messages to
         // the host.

@@ -98,10 +98,6 @@ impl Transport {
                     return unsafe { self.tell(endpoint, caller, &request) };
                 }
                 Transfers::Fabric | Transfers::Message => {
-                    let whole = (op, put, target);
-                    if let Some(status) = self.stream(endpoint, caller, whole) {
-                        return status;
-                    }
                     // SAFETY: the caller guarantees that `endpoint` is live and that the local buffer is valid until
                     // completion.
                     return unsafe {

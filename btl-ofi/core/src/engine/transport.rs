@@ -9,7 +9,6 @@ use plugin_api::{AtomicKind, AtomicOp, Datatype, Module};
 use crate::base::capabilities::{Capabilities, ErrorReport};
 use crate::core::state::{Core, known_by};
 use crate::engine::amo::table::Words;
-use crate::engine::compound::flights::Streams;
 use crate::engine::compound::state::Compounds;
 use crate::engine::rails::Rails;
 use crate::engine::staging::Hmem;
@@ -30,7 +29,6 @@ pub struct Transport {
     pub(crate) atomics: Atomics,
     /// Operations that consist of other operations.
     pub(crate) compounds: Compounds,
-    pub(crate) streams: Streams,
     pub(crate) hmem: Hmem,
 }
 

@@ -24,8 +24,7 @@ use crate::base::params::Options;
 use crate::fabric::fids::InfoRef;
 use crate::fabric::msg::wire::{GETS_OVER_PUTS, LONG_BATCH, MOST_ANSWER, MOST_WORDS};
 use crate::fabric::query::{confirms, orders_atomics, orders_reads, takes_messages};
-use crate::fabric::quirks::{Headers, Quirks, Trait};
-use crate::peer::endpoint::{Endpoint, SAME_MACHINE};
+use crate::fabric::quirks::{Quirks, Trait};
 
 /// Flags of a put or update that the provider must confirm.
 pub(crate) const DELIVERED: u64 = (ffi::FI_DELIVERY_COMPLETE | ffi::FI_COMPLETION) as u64;
@@ -52,9 +51,6 @@ pub(crate) struct Policy {
     pub(crate) serves_itself: bool,
     /// Whether a poll that finds no completion makes system calls.
     pub(crate) polls_kernel: bool,
-    /// Sizes of the headers before the data, if the data goes through a stream of the kernel
-    /// (`engine::compound::streams`).
-    pub(crate) headers: Option<Headers>,
     /// Whether the provider reports no error if a peer refuses its connection.
     pub(crate) hides_refusals: bool,
     /// Whether an operation without callback and without an operand to keep gets no operation record (untracked).
@@ -154,7 +150,6 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         memory_only: quirks.has(Trait::MemoryOnly),
         serves_itself: info.domain_attr().data_progress == ffi::FI_PROGRESS_AUTO,
         polls_kernel: quirks.has(Trait::PollsKernel),
-        headers: quirks.headers(),
         hides_refusals: quirks.has(Trait::HidesRefusals),
         untracked: !info.claims_contexts() && !by_order,
         depth: quirks.depth(),
@@ -306,48 +301,6 @@ pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, us
     match longest_answer(info) {
         MOST_ANSWER => (puts, GETS_OVER_PUTS * puts),
         _ => (puts, puts),
-    }
-}
-
-/// Maximum outstanding bytes to a peer of this machine: large transfers and messages may each have this many. [`NO_WINDOW`]
-/// without TCP.
-pub(crate) fn stream_window(info: InfoRef<'_>, options: &Options) -> usize {
-    match (
-        Quirks::of(&info.provider()).headers(),
-        options.messages.stream_window,
-    ) {
-        (None, _) | (_, 0) => NO_WINDOW,
-        (Some(_), window) => window,
-    }
-}
-
-/// The window to a peer. Peers on other machines have none. The window avoids a pace that TCP sets inside a machine.
-/// Between machines, the kernel sizes its buffers by the capacity of the network.
-pub(crate) fn window_to(peer: &Endpoint, window: usize) -> usize {
-    match peer.has(SAME_MACHINE) {
-        true => window,
-        false => NO_WINDOW,
-    }
-}
-
-/// A window without limit.
-pub(crate) const NO_WINDOW: usize = usize::MAX;
-
-/// Bytes of a packet of loopback, and of other connections inside a machine.
-pub(crate) const PACKET: usize = 64 * 1024;
-/// At least the size of the provider's header before a message.
-pub(crate) const PACKET_HEADER: usize = 64;
-
-/// Returns how many bytes `bytes` bytes, sent at once, take in the window: whole packets of loopback. TCP counts packets.
-/// The header may push a few bytes out of the last full packet into one more packet. A send of less than a packet shares a
-/// packet with other sends.
-pub(crate) const fn in_window(bytes: usize) -> usize {
-    match bytes < PACKET {
-        true => bytes,
-        false => bytes
-            .saturating_add(PACKET_HEADER)
-            .div_ceil(PACKET)
-            .saturating_mul(PACKET),
     }
 }
 

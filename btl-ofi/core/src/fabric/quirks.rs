@@ -43,9 +43,6 @@ pub(crate) enum Trait {
     /// The provider makes RMA and atomics in software, and acknowledges each operation. Messages are faster for small
     /// operations.
     PrefersMessages,
-    /// The provider's data goes through a stream of the kernel. The data of a put, and of the answer to a get, follows
-    /// headers of the given sizes.
-    Streams(Headers),
     /// The provider sends a message of more than 16 KiB, with its own header, in parts. This takes longer than two
     /// messages.
     SendsInParts,
@@ -71,17 +68,6 @@ pub(crate) enum Trait {
     /// The provider needs this environment variable.
     Needs(Setting),
 }
-
-/// Sizes in bytes of the headers before the data of a put, and before the data in the answer to a get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Headers {
-    pub(crate) put: u64,
-    pub(crate) get: u64,
-}
-
-/// The headers of tcp and net (1.17, seen with `strace`): 16 bytes, and for a put another 24 bytes for its
-/// target.
-const OF_TCP: Headers = Headers { put: 40, get: 16 };
 
 /// Patterns for the names of providers, compared with libfabric's name.
 enum Names {
@@ -165,7 +151,6 @@ const QUIRKS: &[Row] = &[
             Trait::PollsKernel,
             Trait::HidesRefusals,
             Trait::PrefersMessages,
-            Trait::Streams(OF_TCP),
         ],
     },
     Row {
@@ -179,7 +164,6 @@ const QUIRKS: &[Row] = &[
             Trait::PollsKernel,
             Trait::HidesRefusals,
             Trait::PrefersMessages,
-            Trait::Streams(OF_TCP),
         ],
     },
     Row {
@@ -325,14 +309,6 @@ impl Quirks {
     pub(crate) fn copied_by_cma(self) -> Option<&'static str> {
         self.traits().find_map(|t| match t {
             Trait::CopiedByCma { unless } => Some(*unless),
-            _ => None,
-        })
-    }
-
-    /// Sizes of the headers before the data, for a provider whose data goes through a stream of the kernel.
-    pub(crate) fn headers(self) -> Option<Headers> {
-        self.traits().find_map(|t| match t {
-            Trait::Streams(headers) => Some(*headers),
             _ => None,
         })
     }

@@ -2,7 +2,7 @@
 //!
 //! Layout, little-endian: magic (4), version (2), flags (2), node (8), pid (4), start time (4), probe address (8),
 //! probe value (8), descriptor of the segment for atomics (4), length of the provider's name (2), address format (4),
-//! length of the address (2), then the name and the address; machine (8), network namespace (8), the key of messages
+//! length of the address (2), then the name and the address; network namespace (8), the key of messages
 //! (8) if the flags say that it takes some, number of interfaces (1), then of each interface kind (1), prefix (1),
 //! speed (4), length of the address (1), length of the name (1), the address and the name; if the flag says so, a word
 //! to read: address (8), key (8); number of further rails (1), if there are some, address (8) and key (8) of the words
@@ -20,7 +20,7 @@ use crate::peer::networks::Networks;
 use crate::peer::reach::Probe;
 
 const MAGIC: [u8; 4] = *b"BTLO";
-const VERSION: u16 = 8;
+const VERSION: u16 = 9;
 /// Maximum length in bytes of a provider name and of an endpoint address; libfabric's are far
 /// shorter.
 const MAX_NAME: usize = 256;
@@ -57,8 +57,6 @@ pub(crate) struct Blob {
     pub(crate) messages: bool,
     /// Whether the sender accepts sends of its peers.
     pub(crate) two_sided: bool,
-    /// See [`crate::peer::liveness::machine`].
-    pub(crate) machine: u64,
     /// See [`crate::peer::liveness::node`].
     pub(crate) node: u64,
     pub(crate) process: ProcessId,
@@ -112,7 +110,6 @@ impl Blob {
         out.extend((self.address.len() as u16).to_le_bytes());
         out.extend(name);
         out.extend(&self.address);
-        out.extend(self.machine.to_le_bytes());
         out.extend(self.networks.namespace.to_le_bytes());
         if flags & FLAGS_KEY != 0 {
             out.extend(self.key.to_le_bytes());
@@ -160,7 +157,6 @@ impl Blob {
             .map_err(|_| String::from("the provider name is not UTF-8"))?
             .to_owned();
         let address = r.take("address", address_len)?.to_vec();
-        let machine = u64::from_le_bytes(r.array("machine")?);
         let namespace = u64::from_le_bytes(r.array("network namespace")?);
         let key = match flags & FLAGS_KEY {
             0 => 0,
@@ -205,7 +201,6 @@ impl Blob {
             same_node: flags & FLAG_SAME_NODE != 0,
             messages: flags & FLAG_MESSAGES != 0,
             two_sided: flags & FLAG_TWO_SIDED != 0,
-            machine,
             node,
             process: ProcessId { pid, started },
             probe_address,

@@ -27,7 +27,6 @@ fn good() -> Vec<Vec<u8>> {
             same_node: segment.is_some(),
             messages: segment.is_none(),
             two_sided: segment.is_some(),
-            machine: 41,
             node: 42,
             process: ProcessId { pid: 7, started: 9 },
             probe_address: 0xdead_0000,

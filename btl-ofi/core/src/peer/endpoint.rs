@@ -15,8 +15,6 @@ use crate::peer::share::{PAIRS, Share};
 pub(crate) const WAS_READ: u8 = 1;
 /// Mark of a peer to which an operation was posted through the provider against its route (device memory).
 pub(crate) const OFF_ROUTE: u8 = 2;
-/// Mark of a peer on this machine, perhaps in another container.
-pub(crate) const SAME_MACHINE: u8 = 4;
 /// Mark of a peer at which a part of an outstanding operation completed. The counts do not change until the whole operation
 /// completes.
 pub(crate) const PART: u8 = 8;
@@ -50,7 +48,7 @@ pub struct Endpoint {
     pid: u32,
     /// A value of [`Transfers`].
     transfers: AtomicU8,
-    /// The peer's marks: [`SAME_MACHINE`], [`WAS_READ`], [`OFF_ROUTE`], [`REMOVED`], and the marks of
+    /// The peer's marks: [`WAS_READ`], [`OFF_ROUTE`], [`REMOVED`], and the marks of
     /// [`part_completed`](Endpoint::part_completed) and [`waits_for_copy`](Endpoint::waits_for_copy).
     marks: AtomicU8,
     /// The last share's number if there are several shares, otherwise 0.

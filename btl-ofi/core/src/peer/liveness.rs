@@ -156,12 +156,6 @@ pub(crate) fn network() -> u64 {
     namespace("/proc/self/ns/net")
 }
 
-/// A number that is equal for processes that share a kernel, even in different containers. Clones of a virtual machine may
-/// have equal numbers.
-pub(crate) fn machine() -> u64 {
-    boot().map_or(0, |boot| number(&boot))
-}
-
 fn namespace(link: &str) -> u64 {
     match (boot(), sys::read_link(link)) {
         (Some(boot), Ok(namespace)) => number(&(boot, namespace)),

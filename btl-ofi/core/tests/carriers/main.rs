@@ -1,4 +1,4 @@
-//! The carriers of operations between two transports: messages, streams, the provider; and their counters.
+//! The carriers of operations between two transports: messages, the provider; and their counters.
 
 #![allow(
     clippy::unwrap_used,
@@ -14,11 +14,9 @@ mod apply;
 mod checked;
 mod counters;
 mod fenced;
-mod heads;
 mod loopback;
 mod messages;
 mod messages_gets;
 mod notify;
 mod notify_failures;
 mod sends;
-mod streams;

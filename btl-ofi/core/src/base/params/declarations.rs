@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
 use plugin_api::{ModuleFlags, counters};
 
-use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT, STREAM_WINDOW};
+use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT};
 
 const fn declare(
     name: &'static str,
@@ -35,7 +35,7 @@ const fn removed(name: &'static str, instead: &'static str) -> Declaration {
 }
 
 /// Parameters that the transport no longer has. The help names the replacement.
-pub(super) static REMOVED: [Declaration; 5] = [
+pub(super) static REMOVED: [Declaration; 6] = [
     removed(
         "btl_ofi_mr_local",
         "Removed: providers that require registered local buffers (FI_MR_LOCAL) are refused; use another one, or the same under ofi_rxm.",
@@ -43,6 +43,10 @@ pub(super) static REMOVED: [Declaration; 5] = [
     removed(
         "btl_ofi_modules",
         "Removed: Open MPI gets one module; use btl_ofi_rails for large transfers over several interfaces.",
+    ),
+    removed(
+        "btl_ofi_stream_window",
+        "Removed: large transfers over TCP go to the kernel whole; where BBR paces connections within a machine, set net.ipv4.tcp_congestion_control to cubic.",
     ),
     removed(
         "btl_ofi_trace",
@@ -105,7 +109,7 @@ static RAILS: [Cow<'static, str>; 5] = [
     Cow::Borrowed("4"),
 ];
 
-pub(super) static DECLARATIONS: [Declaration; 27] = [
+pub(super) static DECLARATIONS: [Declaration; 26] = [
     declare(
         "btl_ofi_hmem",
         Kind::String,
@@ -210,16 +214,6 @@ pub(super) static DECLARATIONS: [Declaration; 27] = [
          transfers are made in software; gets may be four times as large over tcp and net. Messages also carry \
          the atomics there. 0 for no messages, unless the provider has no atomics. All processes must agree \
          whether messages are used.",
-    ),
-    declare(
-        "btl_ofi_stream_window",
-        Kind::SizeT,
-        Value::Unsigned(STREAM_WINDOW),
-        Allowed::Any,
-        Level::TUNER_DETAIL,
-        "Over tcp and net, bytes of puts and gets of 64 KiB or more that are on the way at a time to a process of this \
-         machine that shared memory does not reach; the others wait, and so do messages. Transfers are divided into pieces of \
-         up to 252 KiB. 0 for no limit and whole transfers. Other machines have no limit.",
     ),
     declare(
         "btl_ofi_provider_include",

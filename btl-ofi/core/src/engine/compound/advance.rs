@@ -30,7 +30,6 @@ impl Transport {
         }
         let (what, striped) = match parts {
             Parts::Notified(_) => ("a put with notification; its counter was not raised", 0),
-            Parts::Streamed(_) => ("a large transfer over TCP", 0),
             Parts::Striped(_) => ("a transfer over several interfaces", 1),
         };
         let mut lists = self.compounds.0.lock();
@@ -84,7 +83,7 @@ impl Transport {
         let parts = compound.parts.get_mut();
         let striped = match parts.unwrap_or_else(PoisonError::into_inner) {
             Parts::Striped(_) => 1,
-            Parts::Notified(_) | Parts::Streamed(_) => 0,
+            Parts::Notified(_) => 0,
         };
         self.compounds
             .0
@@ -158,7 +157,6 @@ impl Transport {
         }
         match (&mut *parts, event) {
             (Parts::Notified(raise), event) => self.advance_notice((at, endpoint), raise, event),
-            (Parts::Streamed(stream), event) => self.advance_stream((at, endpoint), stream, event),
             (Parts::Striped(stripe), Event::Part(place, status)) => {
                 stripe.end_part(place, status);
                 self.post_pieces(at, stripe)

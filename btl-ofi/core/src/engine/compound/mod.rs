@@ -4,7 +4,6 @@
 //! | --- | --- |
 //! | a put with notification, if one operation cannot carry both | the put, then the atomic (`notices`) |
 //! | a large transfer over several rails | fragments (`stripes`) |
-//! | a large transfer over TCP | fragments (`streams`) |
 //!
 //! A compound operation has its own record with the caller's completion, and counts as outstanding from the call on.
 //! The parts of a compound operation count as operations of their own. So a flush that begins between two parts also
@@ -15,10 +14,7 @@
 //! which the provider had no room.
 
 pub(super) mod advance;
-pub(super) mod flights;
 pub(super) mod notices;
 pub(super) mod state;
-pub(super) mod stream;
-pub(super) mod streams;
 mod stripe;
 mod stripes;

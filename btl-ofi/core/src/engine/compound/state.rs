@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plugin_api::{Module, Status};
 
-use crate::engine::compound::stream::Stream;
 use crate::engine::compound::stripe::PAUSE;
 use crate::engine::compound::stripe::Stripe;
 use crate::op::completion::Completion;
@@ -20,8 +19,6 @@ use crate::op::tag::Tag;
 pub(crate) enum Parts {
     /// A put, then the atomic that notifies the target.
     Notified(Atomic),
-    /// Fragments of a transfer over one interface.
-    Streamed(Stream),
     /// Fragments of a transfer over several rails.
     Striped(Box<Stripe>),
 }
@@ -31,8 +28,7 @@ pub(crate) enum Parts {
 pub(crate) enum Event {
     /// The bytes of the put are visible, so the counter must be raised.
     Visible,
-    /// Fragments must be posted. A transfer over one interface has room for its next fragment in the
-    /// window.
+    /// Fragments must be posted.
     Room,
     /// A part ended with this status. The number identifies the part within its operation.
     Part(usize, Status),

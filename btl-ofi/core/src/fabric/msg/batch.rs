@@ -9,7 +9,6 @@ use crate::base::hints::branch;
 use crate::fabric::msg::wire::{
     self, Form, Header, Introduction, Kind, LARGE_OPERANDS, LONG_WORDS, MOST_WORDS,
 };
-use crate::fabric::policy::in_window;
 use crate::op::completion::Finished;
 use crate::op::request::{Operands, Request};
 use crate::op::responder::{Command, NOTIFY, SEND};
@@ -53,8 +52,8 @@ pub(super) struct Memory {
 pub(crate) struct Batch {
     /// The words of the message.
     pub(super) words: Vec<u64>,
-    /// The bytes that it takes in the window of its line after it was sent.
-    pub(super) counted: usize,
+    /// The bytes of the message after it was sent. Its words may be gone before its answer comes.
+    pub(super) bytes: usize,
     /// Maximum words of the batch; the part of them for which memory is allocated; and the maximum words if the commands
     /// beyond are large.
     most: usize,
@@ -144,12 +143,6 @@ impl Batch {
     pub(super) fn operations(&self) -> u32 {
         let untracked: u32 = self.untracked.iter().flatten().sum();
         self.pending.len() as u32 + untracked
-    }
-
-    /// The bytes that the message takes in the window of a line.
-    #[inline]
-    pub(super) fn in_window(&self) -> usize {
-        in_window(size_of_val(&*self.words))
     }
 
     /// Whether the batch has no entries. Only heartbeats and messages of other kinds are sent without entries.

@@ -40,13 +40,6 @@ pub(super) enum Asker {
     Peers,
 }
 
-/// Consecutive sent batches that get no answer of their own.
-#[derive(Clone, Copy, Default)]
-struct Row {
-    count: usize,
-    bytes: usize,
-}
-
 /// The origin's side of the messages to one target.
 pub(super) struct Line {
     pub(super) endpoint: NonNull<Endpoint>,
@@ -63,13 +56,12 @@ pub(super) struct Line {
     pub(super) waiting: VecDeque<u32>,
     /// Batches that were sent and not answered yet.
     pub(super) unanswered: VecDeque<u32>,
-    /// Number of these batches that the answer to a later batch will cover, and the latest consecutive batches of
-    /// this kind.
+    /// Number of these batches that the answer to a later batch will cover, and how many of this kind were sent last in
+    /// a row.
     covered: usize,
-    row: Row,
-    /// Bytes of the unanswered batches, and the limit of these bytes when a batch is sent.
+    row: usize,
+    /// Bytes of the unanswered batches.
     bytes: usize,
-    window: usize,
     /// The number of the next batch.
     pub(super) sequence: u32,
     /// Number of checks before the next question, and the number of checks between the last two questions.
@@ -88,11 +80,9 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// `window`: unanswered bytes above which nothing is sent before an answer arrives.
     pub(super) fn new(
         (endpoint, address): (NonNull<Endpoint>, fi_addr_t),
         (key, cookie): (u64, u64),
-        window: usize,
     ) -> Line {
         Line {
             endpoint,
@@ -104,9 +94,8 @@ impl Line {
             waiting: VecDeque::new(),
             unanswered: VecDeque::new(),
             covered: 0,
-            row: Row::default(),
+            row: 0,
             bytes: 0,
-            window,
             sequence: 0,
             knock: FIRST_KNOCK,
             question: 0,
@@ -148,15 +137,9 @@ impl Line {
         self.covered -= taken.len() - before;
     }
 
-    /// The kind in which a batch of `bytes` bytes must be sent now. `is_awaited` says that a caller may wait for the
-    /// answer. Two answers are due per window, and after the first of them there is room for another batch of this size. So
-    /// the window does not run empty.
-    pub(super) fn kind(&self, is_awaited: bool, bytes: usize) -> Kind {
-        let Row { count, bytes: row } = self.row;
-        let more = count < MOST_UNANSWERED
-            && row + bytes <= self.window / 2
-            && row + 3 * bytes <= self.window;
-        if !is_awaited && self.client != UNKNOWN && more {
+    /// The kind in which a batch must be sent now. `is_awaited` says that a caller may wait for the answer.
+    pub(super) fn kind(&self, is_awaited: bool) -> Kind {
+        if !is_awaited && self.client != UNKNOWN && self.row < MOST_UNANSWERED {
             Kind::Unanswered
         } else {
             Kind::Batch
@@ -169,10 +152,9 @@ impl Line {
         self.sequence = self.sequence.wrapping_add(1);
         if kind == Kind::Unanswered {
             self.covered += 1;
-            self.row.count += 1;
-            self.row.bytes += bytes;
+            self.row += 1;
         } else {
-            self.row = Row::default();
+            self.row = 0;
         }
         self.bytes += bytes;
     }
@@ -193,7 +175,7 @@ impl Line {
         let mut all: Vec<u32> = self.unanswered.drain(..).collect();
         all.extend(self.waiting.drain(..));
         all.extend(self.current.take());
-        (self.covered, self.row, self.bytes) = (0, Row::default(), 0);
+        (self.covered, self.row, self.bytes) = (0, 0, 0);
         self.asked = false;
         all
     }
@@ -204,7 +186,7 @@ impl Line {
         self.unanswered.len() - self.covered
     }
 
-    /// Bytes of the unanswered batches. Long batches count as whole packets.
+    /// Bytes of the unanswered batches.
     #[inline]
     pub(super) fn unanswered_bytes(&self) -> usize {
         self.bytes
@@ -237,30 +219,23 @@ impl Line {
         if self.client == UNKNOWN { 1 } else { MOST_DUE }
     }
 
-    /// Whether a complete batch that takes `bytes` bytes of the window may be sent. If no answer is due, the batch may
-    /// exceed the window, because no answer would make room for it.
+    /// Whether a complete batch may be sent.
     #[inline]
-    pub(super) fn may_send(&self, bytes: usize) -> bool {
-        let due = self.due();
-        let has_room = due == 0 || self.bytes.saturating_add(bytes) <= self.window;
-        has_room && due < self.most_due() && self.unanswered.len() < WINDOW
+    pub(super) fn may_send(&self) -> bool {
+        self.due() < self.most_due() && self.unanswered.len() < WINDOW
     }
 
     /// Whether the current batch may be sent before it is full. No caller waits for the answer to a batch that has only
     /// sends. So the next progress sends it, even if many answers are due: a process that shares its processor with the
     /// target would wait long for these answers.
     #[inline]
-    pub(super) fn may_send_early(
-        &self,
-        (has_only_sends, bytes): (bool, usize),
-        asker: Asker,
-    ) -> bool {
+    pub(super) fn may_send_early(&self, has_only_sends: bool, asker: Asker) -> bool {
         let may = match (asker, has_only_sends) {
             (Asker::Peers, _) | (Asker::Progress, true) => true,
             (Asker::Send, true) => self.unanswered.len() < EAGER_SENDS,
             (Asker::Progress | Asker::Send, false) => self.due() < EAGER,
         };
-        may && self.waiting.is_empty() && self.may_send(bytes)
+        may && self.waiting.is_empty() && self.may_send()
     }
 
     /// Whether something must be sent, now or after an answer.

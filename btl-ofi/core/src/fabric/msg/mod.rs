@@ -14,10 +14,8 @@
 //! in parts (1.17).
 //!
 //! A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING) waiting
-//! batches. Beyond these limits it refuses commands for the moment. Over TCP within a machine, the line also sends nothing
-//! more while `btl_ofi_stream_window` bytes are unanswered (reason: `engine::compound::streams`). The provider keeps
-//! messages for which no receive is posted (`FI_RM_ENABLED`). If it cannot, it returns `FI_EAGAIN` to the sender, and a
-//! later progress sends the rest.
+//! batches. Beyond these limits it refuses commands for the moment. The provider keeps messages for which no receive is
+//! posted (`FI_RM_ENABLED`). If it cannot, it returns `FI_EAGAIN` to the sender, and a later progress sends the rest.
 //!
 //! **Introduction.** A target also answers origins that it did not connect itself. An origin's first batch carries the
 //! origin's key and endpoint address, and is sent alone. The answer gives the origin its client number.
@@ -102,8 +100,6 @@ pub(crate) struct Provider {
     pub(crate) answer: usize,
     /// Maximum words of a batch of large commands, not less than `answer`.
     pub(crate) longest: usize,
-    /// Unanswered bytes to a peer above which nothing is sent before an answer arrives.
-    pub(crate) window: usize,
     /// Whether the provider claims the contexts of messages (`FI_CONTEXT`, `FI_CONTEXT2`).
     pub(crate) claims_contexts: bool,
     pub(crate) counters: CountersRef,
@@ -142,7 +138,6 @@ impl Messages {
             two_sided,
             answer,
             longest,
-            window,
             claims_contexts,
             counters,
         } = provider;
@@ -153,7 +148,7 @@ impl Messages {
         let known = Arc::clone(&addresses);
         let mut target = Target::new(addresses, (format, address.clone()), answer);
         target.inbox = two_sided.then(|| Box::new(Inbox::new(receives)));
-        let limits = (answer, longest, window);
+        let limits = (answer, longest);
         let mut messages = Messages {
             port,
             receives: Receives::default(),

@@ -49,8 +49,6 @@ pub(super) struct Origin {
     addresses: Arc<Addresses>,
     /// Words of the longest answer and of most batches; words of the longest batch.
     lengths: (usize, usize),
-    /// Bytes of unanswered batches after which a line sends nothing.
-    window: usize,
     lines: Vec<Option<Line>>,
     free_lines: Vec<u32>,
     by_endpoint: HashMap<NonNull<Endpoint>, u32>,
@@ -77,15 +75,14 @@ impl Origin {
     pub(super) fn new(
         own: Introduction,
         addresses: Arc<Addresses>,
-        (answer, longest, window): (usize, usize, usize),
+        lengths: (usize, usize),
         counters: CountersRef,
     ) -> Origin {
         Origin {
             counters,
             own,
             addresses,
-            lengths: (answer, longest),
-            window,
+            lengths,
             lines: Vec::new(),
             free_lines: Vec::new(),
             by_endpoint: HashMap::new(),
@@ -222,7 +219,7 @@ impl Origin {
             };
             if let Some(current) = line.current
                 && let gathered = &self.batches[current as usize]
-                && line.may_send_early((gathered.has_only_sends(), gathered.in_window()), asker)
+                && line.may_send_early(gathered.has_only_sends(), asker)
             {
                 line.current = None;
                 line.waiting.push_back(current);
@@ -234,12 +231,11 @@ impl Origin {
                 return;
             };
             let message = &mut self.batches[batch as usize];
-            let bytes = message.in_window();
-            if !line.may_send(bytes) {
+            if !line.may_send() {
                 return;
             }
             let is_awaited = message.is_empty() || !message.has_only_sends();
-            let kind = line.kind(is_awaited, bytes);
+            let kind = line.kind(is_awaited);
             let to = (line.key, line.cookie, line.client);
             message.seal(kind, to, line.sequence);
             let rc = port.send(&message.words, line.address, Message::Batch(batch));
@@ -247,8 +243,8 @@ impl Origin {
             match rc {
                 0 => {
                     let message = &mut self.batches[batch as usize];
-                    (message.held, message.counted) = (true, bytes);
-                    line.is_sent(kind, bytes);
+                    (message.held, message.bytes) = (true, size_of_val(&*message.words));
+                    line.is_sent(kind, message.bytes);
                     // SAFETY: the line of a peer is removed before its endpoint is.
                     let peer = unsafe { line.endpoint.as_ref() };
                     add(&self.counters.of_first(peer).messages, 1, false);
@@ -290,7 +286,7 @@ impl Origin {
         line.unanswered.retain(|n| *n != number);
         line.is_answered(header.client);
         for number in &self.answered {
-            line.has_arrived(self.batches[*number as usize].counted);
+            line.has_arrived(self.batches[*number as usize].bytes);
         }
         let batch = &mut self.batches[number as usize];
         if header.kind == Kind::Refusal {

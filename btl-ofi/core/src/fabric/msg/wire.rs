@@ -22,7 +22,6 @@ mod entries;
 use plugin_api::{AtomicKind, AtomicOp};
 
 pub(super) use self::entries::Entries;
-use crate::fabric::policy::{PACKET, PACKET_HEADER};
 use crate::op::apply::Carried;
 use crate::op::responder::{self, APPLY, Command, GET, NOTIFY, PUT, SEND};
 
@@ -40,8 +39,8 @@ pub(crate) const MOST_WORDS: usize = 2000;
 /// message.
 pub(crate) const MOST_ANSWER: usize =
     Header::WORDS + LARGEST_GET / 8 + GETS_OVER_PUTS * LONGEST_ENTRY;
-/// Words of the longest batch of large commands: two packets of loopback, as the window counts them.
-pub(crate) const LONG_BATCH: usize = (2 * PACKET - PACKET_HEADER) / 8;
+/// Words of the longest batch of large commands: 128 KiB with the provider's header.
+pub(crate) const LONG_BATCH: usize = (128 * 1024 - 64) / 8;
 /// A command with at least this many words of operands is large.
 pub(super) const LARGE_OPERANDS: usize = 128;
 /// Bytes of the longest send: 128 KiB and the host's header. Over net, a message of this size takes 0.6 times as long as a

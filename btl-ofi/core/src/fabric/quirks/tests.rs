@@ -24,11 +24,10 @@ fn a_provider_has_the_traits_of_its_layers() {
     let polls = Trait::PollsKernel;
     let (by_processor, in_parts) = (Trait::ProcessorAtomics, Trait::SendsInParts);
     let (hides, messages) = (Trait::HidesRefusals, Trait::PrefersMessages);
-    let streams = Trait::Streams(OF_TCP);
-    assert_eq!(names("tcp"), [polls, hides, messages, streams]);
+    assert_eq!(names("tcp"), [polls, hides, messages]);
     assert_eq!(
         names("tcp;ofi_rxm"),
-        [polls, hides, messages, streams, by_processor, in_parts]
+        [polls, hides, messages, by_processor, in_parts]
     );
     assert_eq!(names("net"), names("tcp"));
     assert_eq!(

@@ -6,7 +6,6 @@ fn sample() -> Blob {
         same_node: true,
         messages: true,
         two_sided: false,
-        machine: 41,
         node: 42,
         process: ProcessId { pid: 7, started: 9 },
         probe_address: 0xdead_0000,

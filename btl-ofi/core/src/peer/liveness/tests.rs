@@ -179,17 +179,6 @@ fn a_node_that_cannot_be_known_is_none() {
     assert_ne!(other, 0);
 }
 
-#[test]
-fn a_machine_that_cannot_be_known_is_none() {
-    let script = Script::new().fails(BOOT, libc::EACCES);
-    assert_eq!(machine(), 0);
-    drop(script);
-    let _script = Script::new().answers(BOOT, b"of another boot\n".to_vec());
-    let other = machine();
-    assert_ne!(other, machine());
-    assert_ne!(other, 0);
-}
-
 /// In a container that sees the outer `/proc`, the files of a process id belong to another process.
 #[test]
 fn strangers_are_not_read() {

@@ -25,10 +25,7 @@ fn answers_pass_long_messages() {
     const MANY: usize = 12;
     for provider in ["tcp;ofi_rxm", "net"] {
         // All messages are sent before the first one is answered.
-        let settings = [
-            ("btl_ofi_mode", Value::Int(2)),
-            ("btl_ofi_stream_window", Value::Unsigned(0)),
-        ];
+        let settings = [("btl_ofi_mode", Value::Int(2))];
         let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Multiple, &settings));
         let gate = Box::new(Gate {
             open: AtomicBool::new(false),

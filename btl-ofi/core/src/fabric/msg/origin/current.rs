@@ -11,7 +11,6 @@ use crate::fabric::msg::line::Line;
 use crate::fabric::msg::places::vacant;
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::Form;
-use crate::fabric::policy::window_to;
 use crate::peer::endpoint::Endpoint;
 
 /// The number that stands for no batch.
@@ -88,11 +87,11 @@ impl Origin {
                         .hash_one((std::process::id(), self.cookies, &self.own.address));
                 // SAFETY: the callers guarantee a live endpoint.
                 let peer = unsafe { endpoint.as_ref() };
-                let (address, window) = (peer.address, window_to(peer, self.window));
+                let address = peer.address;
                 let key = self.addresses.key(address);
                 let number = vacant(&mut self.lines, &mut self.free_lines);
-                self.lines[number as usize] =
-                    Some(Line::new((endpoint, address), (key, cookie), window));
+                let line = Line::new((endpoint, address), (key, cookie));
+                self.lines[number as usize] = Some(line);
                 self.by_endpoint.insert(endpoint, number);
                 number
             }

@@ -67,7 +67,7 @@ impl Origin {
         let executed = executed.count();
         line.take_covered(executed, |n| batch(n).unanswered, &mut self.answered);
         for number in &self.answered {
-            line.has_arrived(batch(*number).counted);
+            line.has_arrived(batch(*number).bytes);
         }
         if header.results != 0 && header.results == line.question {
             let answers_come = header.entries > 0;

@@ -11,7 +11,6 @@ use crate::fabric::msg::batch::Batch;
 use crate::fabric::msg::line::{Asker, Line};
 use crate::fabric::msg::port::Port;
 use crate::fabric::msg::wire::{Form, Header, UNKNOWN};
-use crate::fabric::policy::in_window;
 use crate::peer::endpoint::Endpoint;
 
 /// The provider passes this many unanswered bytes to the socket when they are posted, although it reports the completion
@@ -124,6 +123,6 @@ impl Line {
     fn may_send_now(&self, bytes: usize) -> bool {
         let idle = !self.has_more() && !self.stuck && self.client != UNKNOWN;
         let handed_on = self.unanswered_bytes().saturating_add(bytes) <= HANDED_ON;
-        idle && handed_on && self.may_send_early((true, in_window(bytes)), Asker::Send)
+        idle && handed_on && self.may_send_early(true, Asker::Send)
     }
 }

@@ -44,7 +44,7 @@ impl Side {
                 address: vec![1; 16],
             },
             Arc::new(Addresses::that_keep(&[2; 16])),
-            (MOST_WORDS, LONG_BATCH, usize::MAX),
+            (MOST_WORDS, LONG_BATCH),
             table.reference(),
         );
         Side {

@@ -1064,13 +1064,6 @@ int crt_wait(struct crt_cond_t *condition);
 // `condition` is a condition.
 int crt_signal(struct crt_cond_t *condition);
 
-// Destroys a condition; afterwards its memory may be freed. HOST_ERR_STATE: a caller waits on the
-// condition, or it is attached to a request; the condition stays valid.
-//
-// # Safety
-// `condition` is a condition.
-int crt_cond_destroy(struct crt_cond_t *condition);
-
 // Sets the hooks of the tasking runtime; NULL removes them. Call it before host_init, which provides
 // HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards use the hooks. HOST_ERR_HOOKS,
 // and the earlier hooks stay: a claimed function is missing, a task waits by the present hooks, the
@@ -1294,20 +1287,6 @@ int host_barrier(void);
 
 // Makes progress once: completes operations that can be completed, and calls their callbacks.
 int host_progress(void);
-
-// Allocates `size` zeroed bytes on pages of their own, suitable for windows and for transfer
-// buffers. They belong to no window and need no job.
-//
-// # Safety
-// `base` is NULL or writable.
-int host_alloc_mem(size_t size, void **base);
-
-// Frees memory of host_alloc_mem. HOST_ERR_ARG: the memory is not from host_alloc_mem, or is
-// already freed.
-//
-// # Safety
-// Nothing uses the memory: no window is made of it and no operation is under way.
-int host_free_mem(void *base);
 
 // Registers a hook for the windows made from now on, after the hooks already registered. Returns an
 // id or a negative code. `ended` may be NULL. Every rank registers the same hooks in the same order,

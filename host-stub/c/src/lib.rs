@@ -1,7 +1,7 @@
 //! The host for C programs: `libhost_stub.so`. cbindgen makes
 //! `host_stub.h` from these functions.
 //!
-//! Folders are layers, the lowest first: `base` < `job`, `crt`, `memory` < `device`, `comm` < `coll` | `win` < `finalize`.
+//! Folders are layers, the lowest first: `base` < `job`, `crt` < `device`, `comm` < `coll` | `win` < `finalize`.
 //!
 //! Every function is one guarded call: arguments are checked for NULL, a panic becomes
 //! [`HOST_ERR_PANIC`](base::error::HOST_ERR_PANIC), and an error leaves its text for
@@ -19,5 +19,4 @@ pub mod crt;
 pub mod device;
 pub mod finalize;
 pub mod job;
-pub mod memory;
 pub mod win;

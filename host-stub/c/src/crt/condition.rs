@@ -103,17 +103,6 @@ pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
     guarded(|| Ok(crt::signal(unsafe { cond("crt_signal", condition) }?)?))
 }
 
-/// Destroys a condition; afterwards its memory may be freed. HOST_ERR_STATE: a caller waits on the
-/// condition, or it is attached to a request; the condition stays valid.
-///
-/// # Safety
-/// `condition` is a condition.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn crt_cond_destroy(condition: *mut crt_cond_t) -> c_int {
-    // SAFETY: the caller guarantees it.
-    guarded(|| Ok(unsafe { cond("crt_cond_destroy", condition) }?.destroy()?))
-}
-
 /// Sets the hooks of the tasking runtime; NULL removes them. Call it before host_init, which provides
 /// HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards use the hooks. HOST_ERR_HOOKS,
 /// and the earlier hooks stay: a claimed function is missing, a task waits by the present hooks, the

@@ -122,9 +122,6 @@ pub(crate) struct Node {
     /// The registration of the probe as a word that peers read to confirm their puts, if puts go by order. The
     /// registration is dropped before the memory.
     pub(crate) word: Option<Region>,
-    /// The registration of the words with which peers ask this process to close rails. The registration is dropped
-    /// before the objects that it keeps open.
-    pub(crate) fence: Option<Region>,
     /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
     pub(crate) key: u64,
     /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`).

@@ -91,14 +91,14 @@ impl Watches {
         }
     }
 
-    /// Begins a check at `now` milliseconds after the opening. Returns the time since the last check, and whether a new
-    /// second of the detector's clock has begun.
-    pub(crate) fn tick(&mut self, now: u64) -> (u64, bool) {
+    /// Begins a check at `now` milliseconds after the opening. Returns whether a new second of the detector's clock has
+    /// begun.
+    pub(crate) fn tick(&mut self, now: u64) -> bool {
         let (elapsed, second) = (now.saturating_sub(self.last), self.now.told / LOOK);
         self.last = now;
         self.now.silent += elapsed.min(self.interval);
         self.now.told += elapsed.min(LOOK);
-        (elapsed, self.now.told / LOOK != second)
+        self.now.told / LOOK != second
     }
 
     /// Records the number of operations that were taken or ended so far, and the number of copies that this process made

@@ -135,7 +135,7 @@ impl Transport {
         } = core;
         counters.write();
         hmem.close();
-        drop((node.word.take(), node.fence.take(), registrar));
+        drop((node.word.take(), registrar));
         let on_rails = rails.close();
         // Live regions keep the device open, but outstanding operations use memory that is freed
         // here.

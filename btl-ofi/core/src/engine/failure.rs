@@ -206,7 +206,7 @@ impl Transport {
             .iter()
             .map(|t| Reporting::begin(&t.failures))
             .collect();
-        let tracks = self.rails.tracks(proc).map(|(tracks, _)| tracks);
+        let tracks = self.rails.tracks(proc);
         for track in tracks.into_iter().flatten().flatten() {
             if let Some(rail) = self.rails.get(track.rail) {
                 // Before this transport reports its operations, because their fragments may be outstanding

@@ -38,7 +38,7 @@ impl Transport {
     /// `suspect`, if that peer is known. Returns the peers that must fail. The caller holds no lock, and has begun a
     /// report, which keeps the endpoints that this function finds.
     pub(crate) fn check(&self, suspect: Option<NonNull<Endpoint>>, quiet: bool) -> Vec<Failing> {
-        let (elapsed, second) = self.detector.lock().tick(self.detector.now());
+        let second = self.detector.lock().tick(self.detector.now());
         let beats = self.policy.posts_messages();
         if beats {
             self.note_heartbeats();
@@ -62,7 +62,6 @@ impl Transport {
         if second {
             self.check_connections();
         }
-        self.compounds.watch(elapsed);
         if quiet && beats && self.detector.lock().beats() {
             self.beat();
         }

@@ -35,10 +35,8 @@ use crate::fabric::msg::{self, Messages};
 use crate::fabric::own::OwnMemory;
 use crate::fabric::policy::{self, Policy};
 use crate::fabric::query::{self, Calling};
-use crate::fabric::region::Region;
 use crate::fabric::registration::Registrar;
 use crate::fabric::select::{self, Candidate};
-use crate::mem::handle::Target;
 use crate::peer::address::Blob;
 use crate::peer::counters::{CounterTable, CountersRef};
 use crate::peer::liveness::{self, ProcessId};
@@ -114,8 +112,7 @@ impl Transport {
         node.word = register_word(&policy, &node.probe, &registrar)?;
         // SAFETY: only calls of this transport call the rails, and the caller guarantees the same for these
         // calls.
-        let (rails, fence) = unsafe { Rails::open(options, level, &chosen.rails, &registrar) }?;
-        node.fence = fence;
+        let rails = unsafe { Rails::open(options, level, &chosen.rails) };
         node.address = address(
             (info, name.to_vec()),
             &registrar,
@@ -313,7 +310,6 @@ fn join_node(
         own: ProcessId::own(),
         probe,
         word: None,
-        fence: None,
         key: 0,
         same_node,
         attaches,
@@ -323,13 +319,6 @@ fn join_node(
         address: Vec::new(),
     };
     (node, segment, completion)
-}
-
-/// The target of requests that ask this process to close rails.
-fn fence_of(words: Option<&Region>, virtual_addresses: bool) -> Target {
-    let handle = words.map(Region::handle);
-    let found = handle.and_then(|h| h.target(h.base(), h.length(), virtual_addresses).ok());
-    found.unwrap_or_default()
 }
 
 /// The published address of this process, in bytes.
@@ -360,7 +349,6 @@ fn address(
         networks: node.networks.clone(),
         word,
         rails: rails.published(),
-        fence: fence_of(node.fence.as_ref(), registrar.virtual_addresses),
     };
     Ok(blob.encode())
 }

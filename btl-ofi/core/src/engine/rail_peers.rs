@@ -47,7 +47,7 @@ impl Transport {
             .tracks
             .write()
             .unwrap_or_else(PoisonError::into_inner);
-        all.insert(proc, (tracks, peer.fence));
+        all.insert(proc, tracks);
     }
 
     /// Releases a peer on the rails. The caller [took](Rails::take_tracks) the peer's `tracks` from the table. If

@@ -1,14 +1,11 @@
 //! Rails: further interfaces of this node that carry parts of large transfers (`engine::compound::stripes`). Each rail is a
 //! separate transport that makes only puts and gets, by its provider. The peers of a rail are the peers of this transport
 //! that have a rail on the same network.
-//!
-//! Each process with rails has two words for each rail. A peer writes [`CLOSED`] into the first word to ask this process to
-//! close the rail, and reads from the second word whether the rail is closed (reason: `engine::compound::stripes`).
 
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{PoisonError, RwLock};
 
 use plugin_api::{Access, ThreadLevel};
 
@@ -17,24 +14,21 @@ use crate::base::params::{Options, Place};
 use crate::base::ticks;
 use crate::engine::transport::Transport;
 use crate::fabric::region::Region;
-use crate::fabric::registration::Registrar;
-use crate::mem::handle::Target;
-use crate::peer::rails::{CLOSED, FURTHER, Fence, Tracks};
+use crate::peer::rails::Tracks;
 
 /// Smallest transfer that is divided. Below this size, two fragments take as long as the whole transfer.
 const SMALLEST: usize = 128 * 1024;
 /// Polls of the first interface for each poll of one rail, while no transfer of this process uses them. A transfer of a
 /// peer may use the rails, and many providers serve it only in a poll. If the host polls seldom, each of its polls also
-/// polls the rails, because a peer counts a rail as failed if the rail moves nothing while the first interface answers.
+/// polls the rails.
 const INTERVAL: u32 = 4;
 
 /// The rails of a transport beyond its own interface.
 #[derive(Default)]
 pub(crate) struct Rails {
     rails: Vec<Transport>,
-    /// The paths to each peer by its process number, and the target of requests to close its rails.
-    pub(super) tracks: RwLock<HashMap<u64, (Tracks, Target)>>,
-    fence: Box<Fence>,
+    /// The paths to each peer by its process number.
+    pub(super) tracks: RwLock<HashMap<u64, Tracks>>,
     polls: Polls,
 }
 
@@ -62,12 +56,7 @@ impl Rails {
     ///
     /// # Safety
     /// The conditions of [`Transport::open_at`].
-    pub(crate) unsafe fn open(
-        options: &Options,
-        level: ThreadLevel,
-        places: &[Place],
-        registrar: &Arc<Registrar>,
-    ) -> Result<(Rails, Option<Region>), Error> {
+    pub(crate) unsafe fn open(options: &Options, level: ThreadLevel, places: &[Place]) -> Rails {
         let mut rails = Rails::default();
         for place in places {
             let options = options.for_rail(place);
@@ -82,12 +71,7 @@ impl Rails {
                 }
             }
         }
-        if rails.is_empty() {
-            return Ok((rails, None));
-        }
-        let (base, access) = (rails.fence.as_ptr().cast_mut(), Access::all());
-        let words = registrar.register_own(base.cast(), size_of::<Fence>(), access)?;
-        Ok((rails, Some(words)))
+        rails
     }
 
     /// Whether there are no further rails.
@@ -139,14 +123,14 @@ impl Rails {
     }
 
     /// The working paths to a peer.
-    pub(crate) fn tracks(&self, proc: u64) -> Option<(Tracks, Target)> {
+    pub(crate) fn tracks(&self, proc: u64) -> Option<Tracks> {
         let tracks = self.tracks.read().unwrap_or_else(PoisonError::into_inner);
-        let (mut found, fence) = *tracks.get(&proc)?;
+        let mut found = *tracks.get(&proc)?;
         for track in &mut found {
             // SAFETY: endpoints in the table are connected, and the lock is held.
             *track = track.filter(|t| unsafe { t.endpoint.as_ref() }.failure().is_none());
         }
-        Some((found, fence))
+        Some(found)
     }
 
     /// The transports of the rails.
@@ -166,7 +150,7 @@ impl Rails {
     pub(crate) fn take_tracks(&self, proc: u64, outstanding: bool) -> Option<Tracks> {
         let taken = {
             let mut tracks = self.tracks.write().unwrap_or_else(PoisonError::into_inner);
-            tracks.remove(&proc).map(|(tracks, _)| tracks)
+            tracks.remove(&proc)
         };
         for track in taken.into_iter().flatten().flatten() {
             if outstanding && let Some(rail) = self.get(track.rail) {
@@ -189,21 +173,7 @@ impl Rails {
         if !in_use && !due {
             return 0;
         }
-        self.close_asked();
         rails.iter().map(Transport::progress).sum()
-    }
-
-    /// Closes the rails that peers ask this process to close.
-    fn close_asked(&self) {
-        let Rails { rails, fence, .. } = self;
-        for (number, rail) in rails.iter().enumerate() {
-            let (asked, closed) = (&fence[number], &fence[FURTHER + number]);
-            let is = |word: &AtomicU64| word.load(Ordering::Relaxed) == CLOSED;
-            if is(asked) && !is(closed) && rail.close_rail("a peer says that it failed") {
-                // Release: after a peer has read this value, the rail writes nothing more.
-                closed.store(CLOSED, Ordering::Release);
-            }
-        }
     }
 }
 

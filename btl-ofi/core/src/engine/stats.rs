@@ -20,7 +20,7 @@ impl Transport {
         self.counters.add_to(&mut stats);
         stats.posted += stats.operations.iter().sum::<u64>();
         self.add_rails(&mut stats);
-        let own = u64::from(self.node.word.is_some()) + u64::from(self.node.fence.is_some());
+        let own = u64::from(self.node.word.is_some());
         stats.registrations = self.registrar.live() - own;
         stats.endpoints = self.lock_peers().known.len() as u64;
         stats

@@ -5,8 +5,7 @@
 //! length of the address (2), then the name and the address; network namespace (8), the key of messages
 //! (8) if the flags say that it takes some, number of interfaces (1), then of each interface kind (1), prefix (1),
 //! speed (4), length of the address (1), length of the name (1), the address and the name; if the flag says so, a word
-//! to read: address (8), key (8); number of further rails (1), if there are some, address (8) and key (8) of the words
-//! by which they are closed, then of each rail the length of its blob (2) and the blob. The blob comes from another
+//! to read: address (8), key (8); number of further rails (1), then of each rail the length of its blob (2) and the blob. The blob comes from another
 //! process, so every field is checked.
 
 use std::net::IpAddr;
@@ -78,8 +77,6 @@ pub(crate) struct Blob {
     pub(crate) word: Option<Target>,
     /// The blobs of the sender's further rails.
     pub(crate) rails: Vec<Vec<u8>>,
-    /// The target of requests that ask the sender to close its rails.
-    pub(crate) fence: Target,
 }
 
 impl Blob {
@@ -125,10 +122,6 @@ impl Blob {
             out.extend(key.to_le_bytes());
         }
         out.push(self.rails.len() as u8);
-        if !self.rails.is_empty() {
-            out.extend(self.fence.address.to_le_bytes());
-            out.extend(self.fence.key.to_le_bytes());
-        }
         for rail in &self.rails {
             out.extend((rail.len() as u16).to_le_bytes());
             out.extend(rail);
@@ -186,11 +179,6 @@ impl Blob {
         if usize::from(count) >= MAX_RAILS {
             return Err(format!("{count} further rails are not valid"));
         }
-        let mut fence = Target::default();
-        if count > 0 {
-            fence.address = u64::from_le_bytes(r.array("address of the words of rails")?);
-            fence.key = u64::from_le_bytes(r.array("key of the words of rails")?);
-        }
         let rails: Result<Vec<_>, _> = (0..count).map(|_| r.rail()).collect();
         let rails = rails?;
         if r.at != bytes.len() {
@@ -213,7 +201,6 @@ impl Blob {
             networks,
             word,
             rails,
-            fence,
         })
     }
 

@@ -55,7 +55,6 @@ fn good() -> Vec<Vec<u8>> {
                 Some(_) => Vec::new(),
                 None => vec![address.to_vec(); 2],
             },
-            fence: Target::default(),
         }
         .encode()
     };

@@ -1,9 +1,8 @@
-//! The paths to a peer over further rails, and the words by which peers ask a process to close a rail.
+//! The paths to a peer over further rails.
 
 use std::ptr::NonNull;
-use std::sync::atomic::AtomicU64;
 
-use crate::mem::handle::{MAX_RAILS, Target};
+use crate::mem::handle::MAX_RAILS;
 use crate::peer::endpoint::Endpoint;
 
 /// The path to a peer over one rail.
@@ -25,26 +24,3 @@ unsafe impl Sync for Track {}
 
 /// The paths to a peer over further rails.
 pub(crate) type Tracks = [Option<Track>; MAX_RAILS - 1];
-
-/// The value of a word of [`Fence`] that requests a close, or confirms it.
-pub(crate) const CLOSED: u64 = 1;
-
-/// Maximum number of rails beyond the first.
-pub(crate) const FURTHER: usize = MAX_RAILS - 1;
-
-/// The words of all rails. The first half request to close a rail, and peers write them. The second half confirm
-/// that a rail is closed, and peers read them.
-pub(crate) type Fence = [AtomicU64; 2 * FURTHER];
-
-/// Address of the word that asks a peer to close a rail.
-pub(crate) fn asked_at(fence: Target, rail: usize) -> Target {
-    Target {
-        address: fence.address + (8 * rail) as u64,
-        ..fence
-    }
-}
-
-/// Address of the word with which a peer confirms that a rail is closed.
-pub(crate) fn closed_at(fence: Target, rail: usize) -> Target {
-    asked_at(fence, FURTHER + rail)
-}

@@ -18,21 +18,6 @@ impl Rank {
         format!("{} {} {}", flushed.0, again.0, u8::from(put == got))
     }
 
-    /// `begin put|get PROC OFFSET BYTES`: posts a put or get, which `end` completes. The bytes are those of a put of that
-    /// size.
-    pub(crate) fn begin(&mut self, rest: &str) -> String {
-        let (kind, rest) = rest.split_once(' ').unwrap();
-        self.begun = Some(self.move_bytes(kind == "put", rest));
-        String::from("done")
-    }
-
-    /// `end`: completes the operation of `begin`. Answers the status of a flush, and whether the bytes are those of a put.
-    pub(crate) fn end(&mut self) -> String {
-        let status = self.t.flush(None);
-        let bytes = self.begun.take().unwrap();
-        format!("{} {}", status.0, u8::from(bytes == pattern(bytes.len())))
-    }
-
     /// `speed PROC BYTES COUNT`: puts, two at a time. Answers the duration in nanoseconds.
     pub(crate) fn speed(&mut self, rest: &str) -> String {
         let at: Vec<u64> = numbers(rest).collect();

@@ -273,19 +273,6 @@ impl<'a> Rank<'a> {
         (size * count) as f64 * 1e3 / nanoseconds as f64
     }
 
-    /// Makes the rank post a put or get of bytes of its peer's window.
-    pub(crate) fn begin_transfer(&self, kind: &str, proc: u64, offset: usize, size: usize) {
-        let said = self.ask(&format!("begin {kind} {proc} {offset} {size}"));
-        assert_eq!(said, "done");
-    }
-
-    /// Makes the rank complete the operation. Returns the status of a flush, and whether the bytes
-    /// are those of a put.
-    pub(crate) fn end_transfer(&self) -> (Status, bool) {
-        let n = self.ask_numbers("end");
-        (Status(n[0] as i32), n[1] == 1)
-    }
-
     /// The sum of the added values, and the number of small puts that arrived.
     pub(crate) fn received(&self) -> (u64, usize) {
         let puts = self.words(PUTS, 4096);

@@ -92,37 +92,6 @@ fn one_side_has_one_rail() {
     assert!(sent < 16, "{sent} packets over the other link");
 }
 
-/// One of two links fails during a transfer. The transfer and later transfers use the other link.
-fn one_link_fails(kind: &str) {
-    if !available() {
-        return;
-    }
-    let hosts = twice_joined();
-    let [a, b] = pair(&hosts, "tcp;ofi_rxm", ["2", "2"]);
-    assert_eq!(a.there_and_back(1, 0, SIZE), WELL);
-    b.signal(libc::SIGSTOP);
-    a.begin_transfer(kind, 1, 0, SIZE);
-    hosts.0.ip("link set veth1 down");
-    b.signal(libc::SIGCONT);
-    assert_eq!(a.end_transfer(), (Status::SUCCESS, true));
-    assert_eq!(b.there_and_back(1, 0, SIZE), WELL);
-    // No lost piece arrives when the link is back.
-    hosts.0.ip("link set veth1 up");
-    a.wait_for_checks();
-    b.wait_for_checks();
-    assert_eq!(a.there_and_back(1, 64, SIZE), WELL);
-}
-
-#[test]
-fn one_link_fails_during_a_put() {
-    one_link_fails("put");
-}
-
-#[test]
-fn one_link_fails_during_a_get() {
-    one_link_fails("get");
-}
-
 /// Measures the bandwidth of two links of 1 Gbit/s against one; `./dev hosts bench` runs this test.
 #[test]
 #[ignore = "a measurement"]

@@ -82,8 +82,6 @@ pub(crate) struct Rank {
     /// The number of operations posted so far; each small put has its own word.
     posts: u64,
     large: &'static [u64],
-    /// The buffer of the operation that `end` completes.
-    pub(crate) begun: Option<&'static [u8]>,
 }
 
 /// The rank's side of a test. This function does not return.
@@ -157,7 +155,6 @@ impl Rank {
             tracked: Vec::new(),
             posts: 0,
             large: vec![0x5a5a_5a5a; LARGE_WORDS].leak(),
-            begun: None,
         }
     }
 
@@ -189,8 +186,6 @@ impl Rank {
                 status.0.to_string()
             }
             "there" => self.there_and_back(rest),
-            "begin" => self.begin(rest),
-            "end" => self.end(),
             "speed" => self.speed(rest),
             "seen" => self.seen(),
             "reports" => REPORTS.lock().unwrap().join("; ").replace('\n', " "),

@@ -111,16 +111,14 @@ impl Core {
     }
 
     /// Closes this transport, which is a rail of another transport: the provider then no longer accesses memory. The
-    /// operations of this transport end as failed. Returns false if the provider refused. The provider may then still
-    /// access memory, and outstanding operations stay outstanding.
+    /// operations of this transport end as failed.
     #[cold]
-    pub(crate) fn close_rail(&self, why: &str) -> bool {
+    pub(crate) fn close_rail(&self, why: &str) {
         let _reporting = Reporting::begin(&self.failures);
-        let is_closed = || !self.failures.refused_to_close.load(Ordering::Relaxed);
         let peers = {
             let mut guards: Vec<_> = self.contexts.iter().map(|c| c.state.lock()).collect();
             if guards.iter().all(|state| state.is_closed()) {
-                return is_closed();
+                return;
             }
             self.close_endpoints(&mut guards)
         };
@@ -130,6 +128,5 @@ impl Core {
         for endpoint in peers {
             self.report_outstanding(endpoint, (Status::FATAL, why), |_| false);
         }
-        is_closed()
     }
 }

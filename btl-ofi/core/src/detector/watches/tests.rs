@@ -56,7 +56,7 @@ impl Scene {
             let passed = left.min(LOOK);
             left -= passed;
             self.time += passed;
-            let (_, second) = self.watches.tick(self.time);
+            let second = self.watches.tick(self.time);
             let actions = match second || self.watches.limit > 0 {
                 true => self.watches.look(&self.known, true),
                 false => Vec::new(),
@@ -433,7 +433,7 @@ fn connections_that_wait_are_found() {
     let mut time = 0;
     let mut step = |waits| {
         time += LOOK;
-        assert_eq!(watches.tick(time), (LOOK, true));
+        assert!(watches.tick(time));
         watches.connection(waits)
     };
     step(false);

@@ -157,14 +157,7 @@ impl Transport {
         }
         match (&mut *parts, event) {
             (Parts::Notified(raise), event) => self.advance_notice((at, endpoint), raise, event),
-            (Parts::Striped(stripe), Event::Part(place, status)) => {
-                stripe.end_part(place, status);
-                self.post_pieces(at, stripe)
-            }
-            (Parts::Striped(stripe), _) => {
-                stripe.come();
-                self.post_pieces(at, stripe)
-            }
+            (Parts::Striped(stripe), event) => self.advance_stripe(at, stripe, event),
         }
     }
 

@@ -8,7 +8,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plugin_api::{Module, Status};
 
-use crate::engine::compound::stripe::PAUSE;
 use crate::engine::compound::stripe::Stripe;
 use crate::op::completion::Completion;
 use crate::op::record::Record;
@@ -127,30 +126,6 @@ impl Compounds {
     pub(crate) fn striped(&self) -> u32 {
         self.0.striped.load(Ordering::Relaxed)
     }
-
-    /// Tells transfers over several rails that `passed` milliseconds went by, because their rails may be silent. At most
-    /// one `PAUSE` is counted; the process spent more time than that outside of progress.
-    pub(crate) fn watch(&self, passed: u64) {
-        let others = self.striped();
-        if others == 0 {
-            return;
-        }
-        let passed = passed.min(PAUSE);
-        let mut lists = self.0.lock();
-        let Lists { all, events, .. } = &mut *lists;
-        for at in all.values() {
-            // SAFETY: operations live until they are removed from the list, which is locked.
-            let parts = unsafe { at.as_ref() }.parts.try_lock();
-            // A transfer whose parts are in use is reported at the next check.
-            if let Ok(mut parts) = parts
-                && let Parts::Striped(stripe) = &mut *parts
-                && stripe.pass(passed, others)
-            {
-                events.push_back((*at, Event::Room));
-                self.0.noted.store(true, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 impl Drop for Compounds {
@@ -165,7 +140,7 @@ impl Drop for Compounds {
 
 /// Records an event of an operation for progress.
 ///
-/// Records an event of an operation for progress.
+/// # Safety
 /// `compound` is an operation in progress that cannot end before this event.
 pub(crate) unsafe fn note(compound: NonNull<Compound>, event: Event) {
     // SAFETY: the caller guarantees that the operation lives; its queue does not change.

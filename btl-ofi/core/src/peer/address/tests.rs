@@ -22,7 +22,6 @@ fn sample() -> Blob {
         },
         word: None,
         rails: Vec::new(),
-        fence: Target::default(),
     }
 }
 
@@ -33,10 +32,6 @@ fn sample_with_word() -> Blob {
             key: u64::MAX,
         }),
         rails: vec![sample().encode(), vec![7]],
-        fence: Target {
-            address: 0x5000,
-            key: 3,
-        },
         ..sample()
     }
 }

@@ -70,46 +70,6 @@ impl fmt::Display for Level {
     }
 }
 
-/// When a value may change after registration, and in which processes (`mca_base_var_scope_t`).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Scope {
-    /// Never changes after registration.
-    Constant,
-    /// Only its owner may change it after registration.
-    ReadOnly,
-    /// May differ in each process.
-    Local,
-    /// Must be consistent within a group.
-    Group,
-    /// Must be the same within a group.
-    GroupEq,
-    /// Must be consistent in all processes.
-    All,
-    /// Must be the same in all processes.
-    AllEq,
-}
-
-impl Scope {
-    /// The scope's name in Open MPI, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Constant => "constant",
-            Self::ReadOnly => "readonly",
-            Self::Local => "local",
-            Self::Group => "group",
-            Self::GroupEq => "group_eq",
-            Self::All => "all",
-            Self::AllEq => "all_eq",
-        }
-    }
-}
-
-impl fmt::Display for Scope {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
 /// A number with a name, for [`Allowed::Flags`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
@@ -144,8 +104,6 @@ pub enum Allowed {
         /// The largest.
         max: i64,
     },
-    /// A number that is at least this.
-    Min(i64),
     /// A set of bits, written as comma-separated numbers or names (an Open MPI flag enumerator).
     Flags(Cow<'static, [Named]>),
 }
@@ -154,13 +112,12 @@ pub enum Allowed {
 /// builder methods are shorter.
 ///
 /// ```
-/// use mca_params::{Allowed, Declaration, Kind, Level, Scope, Value};
+/// use mca_params::{Allowed, Declaration, Kind, Level, Value};
 ///
 /// static PARAMETERS: [Declaration; 1] = [Declaration::new("btl_ofi_rd_num", Kind::Int, Value::Int(10))
 ///     .help("Receive descriptors posted per context.")
 ///     .level(Level::TUNER_DETAIL)
-///     .scope(Scope::ReadOnly)
-///     .allowed(Allowed::Min(1))];
+///     .allowed(Allowed::Range { min: 1, max: 4096 })];
 /// assert_eq!(PARAMETERS[0].default.as_int(), Some(10));
 /// ```
 #[derive(Clone, Debug, PartialEq)]
@@ -175,8 +132,6 @@ pub struct Declaration {
     pub help: Cow<'static, str>,
     /// The audience.
     pub level: Level,
-    /// When the value may change.
-    pub scope: Scope,
     /// The accepted values.
     pub allowed: Allowed,
     /// Other names. At the same rank a synonym has precedence over the name, and a later synonym over an earlier one.
@@ -192,13 +147,12 @@ impl Declaration {
             default,
             help: Cow::Borrowed(""),
             level: Level::DEV_ALL,
-            scope: Scope::ReadOnly,
             allowed: Allowed::Any,
             synonyms: Cow::Borrowed(&[]),
         }
     }
 
-    // The four methods below use `forget`, because a `const fn` cannot drop. The values of a table are borrowed, so
+    // The three methods below use `forget`, because a `const fn` cannot drop. The values of a table are borrowed, so
     // that no memory leaks.
 
     /// Replaces the help.
@@ -210,12 +164,6 @@ impl Declaration {
     /// Replaces the level.
     pub const fn level(mut self, level: Level) -> Self {
         self.level = level;
-        self
-    }
-
-    /// Replaces the scope.
-    pub const fn scope(mut self, scope: Scope) -> Self {
-        self.scope = scope;
         self
     }
 
@@ -275,11 +223,8 @@ impl Declaration {
         }
         let applies = match &self.allowed {
             Allowed::Any => true,
-            Allowed::OneOf(_) => !matches!(self.kind, Kind::Bool | Kind::Double),
-            Allowed::Range { .. } | Allowed::Min(_) => {
-                !matches!(self.kind, Kind::Bool | Kind::String)
-            }
-            Allowed::Flags(_) => self.kind.bounds().is_some(),
+            Allowed::OneOf(_) => self.kind != Kind::Bool,
+            Allowed::Range { .. } | Allowed::Flags(_) => self.kind.bounds().is_some(),
         };
         if !applies {
             return wrong(format!(
@@ -329,7 +274,6 @@ mod tests {
             default: Value::String(Cow::Borrowed("")),
             help: Cow::Borrowed("Providers to use."),
             level: Level::USER_BASIC,
-            scope: Scope::ReadOnly,
             allowed: Allowed::Any,
             synonyms: Cow::Borrowed(&[Cow::Borrowed("a"), Cow::Borrowed("b")]),
         }];
@@ -366,19 +310,14 @@ mod tests {
             ))
             .contains("not of type unsigned_int")
         );
+        let range = Allowed::Range { min: 1, max: 2 };
         assert!(
-            reason(&Declaration::new("a", Kind::Int, Value::Int(0)).allowed(Allowed::Min(1)))
+            reason(&Declaration::new("a", Kind::Int, Value::Int(0)).allowed(range.clone()))
                 .contains("is below 1")
         );
         assert!(
-            reason(&Declaration::new("a", Kind::String, Value::str("")).allowed(Allowed::Min(1)))
+            reason(&Declaration::new("a", Kind::String, Value::str("")).allowed(range))
                 .contains("means nothing for type string")
-        );
-        assert!(
-            Declaration::new("a", Kind::Double, Value::Double(2.0))
-                .allowed(Allowed::Min(1))
-                .check()
-                .is_ok()
         );
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::declaration::{Allowed, Declaration, Level, Scope};
+use crate::declaration::{Allowed, Declaration, Level};
 use crate::registry::Registry;
 use crate::resolved::Resolved;
 use crate::source::Source;
@@ -31,8 +31,6 @@ pub struct Entry {
     pub via_synonym: Option<String>,
     /// The audience.
     pub level: Level,
-    /// When the value may change.
-    pub scope: Scope,
     /// Description, one line.
     pub help: String,
     /// The accepted values, if they are fewer than the type's.
@@ -59,7 +57,6 @@ impl Entry {
             source: resolved.source.clone(),
             via_synonym: resolved.via_synonym.clone(),
             level: d.level,
-            scope: d.scope,
             help: d.help.to_string(),
             valid_values: valid_values(d),
             synonyms: if own {

@@ -50,7 +50,7 @@ mod unknown;
 mod value;
 
 pub use builder::Builder;
-pub use declaration::{Allowed, Declaration, Level, Named, Scope};
+pub use declaration::{Allowed, Declaration, Level, Named};
 pub use dump::{Dump, Entry};
 pub use error::{Error, InvalidValue, Warning};
 pub use registry::Registry;

@@ -11,16 +11,12 @@ pub enum Kind {
     Int,
     /// C's `unsigned int`: at most `u32::MAX`, in [`Value::Unsigned`].
     UnsignedInt,
-    /// C's `unsigned long` on a 64-bit machine, in [`Value::Unsigned`].
-    UnsignedLong,
     /// C's `size_t` on a 64-bit machine, in [`Value::Unsigned`].
     SizeT,
     /// A boolean, in [`Value::Bool`].
     Bool,
     /// Text, in [`Value::String`].
     String,
-    /// A double-precision number, in [`Value::Double`].
-    Double,
 }
 
 impl Kind {
@@ -29,11 +25,9 @@ impl Kind {
         match self {
             Self::Int => "int",
             Self::UnsignedInt => "unsigned_int",
-            Self::UnsignedLong => "unsigned_long",
             Self::SizeT => "size_t",
             Self::Bool => "bool",
             Self::String => "string",
-            Self::Double => "double",
         }
     }
 
@@ -42,8 +36,8 @@ impl Kind {
         match self {
             Self::Int => Some((i32::MIN as i128, i32::MAX as i128)),
             Self::UnsignedInt => Some((0, u32::MAX as i128)),
-            Self::UnsignedLong | Self::SizeT => Some((0, u64::MAX as i128)),
-            Self::Bool | Self::String | Self::Double => None,
+            Self::SizeT => Some((0, u64::MAX as i128)),
+            Self::Bool | Self::String => None,
         }
     }
 }
@@ -59,14 +53,12 @@ impl fmt::Display for Kind {
 pub enum Value {
     /// The value of a [`Kind::Int`].
     Int(i32),
-    /// The value of a [`Kind::UnsignedInt`], [`Kind::UnsignedLong`] or [`Kind::SizeT`].
+    /// The value of a [`Kind::UnsignedInt`] or [`Kind::SizeT`].
     Unsigned(u64),
     /// The value of a [`Kind::Bool`].
     Bool(bool),
     /// The value of a [`Kind::String`].
     String(Cow<'static, str>),
-    /// The value of a [`Kind::Double`]; never NaN in a registry.
-    Double(f64),
 }
 
 impl Value {
@@ -122,17 +114,16 @@ impl Value {
             Self::Int(_) => kind == Kind::Int,
             Self::Unsigned(n) => match kind {
                 Kind::UnsignedInt => u32::try_from(*n).is_ok(),
-                Kind::UnsignedLong | Kind::SizeT => true,
+                Kind::SizeT => true,
                 _ => false,
             },
             Self::Bool(_) => kind == Kind::Bool,
             Self::String(_) => kind == Kind::String,
-            Self::Double(x) => kind == Kind::Double && !x.is_nan(),
         }
     }
 }
 
-/// Prints as `ompi_info` does: `true` and `false`, six decimals for a double, text as it is.
+/// Prints as `ompi_info` does: `true` and `false`, text as it is.
 impl fmt::Display for Value {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -140,7 +131,6 @@ impl fmt::Display for Value {
             Self::Unsigned(n) => write!(f, "{n}"),
             Self::Bool(b) => write!(f, "{b}"),
             Self::String(s) => f.write_str(s),
-            Self::Double(x) => write!(f, "{x:.6}"),
         }
     }
 }
@@ -165,13 +155,11 @@ mod tests {
         assert!(Value::Unsigned(u64::MAX).fits(Kind::SizeT));
         assert!(!Value::Unsigned(u64::MAX).fits(Kind::UnsignedInt));
         assert!(!Value::Unsigned(1).fits(Kind::Int));
-        assert!(!Value::Double(f64::NAN).fits(Kind::Double));
     }
 
     #[test]
     fn prints_like_ompi_info() {
         assert_eq!(Value::Bool(false).to_string(), "false");
-        assert_eq!(Value::Double(1.5).to_string(), "1.500000");
         assert_eq!(Value::str("").to_string(), "");
         assert_eq!(Kind::UnsignedInt.to_string(), "unsigned_int");
     }

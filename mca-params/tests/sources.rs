@@ -5,16 +5,15 @@ use std::borrow::Cow;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mca_params::{
-    Allowed, Builder, Declaration, Error, Kind, Level, Registry, Scope, Source, Value,
-};
+use mca_params::{Allowed, Builder, Declaration, Error, Kind, Level, Registry, Source, Value};
 
 static PARAMETERS: [Declaration; 4] = [
     Declaration::new("btl_ofi_mode", Kind::Int, Value::Int(0))
         .help("Mode of operation.")
         .level(Level::TUNER_DETAIL)
         .allowed(Allowed::Range { min: 0, max: 2 }),
-    Declaration::new("btl_ofi_rd_num", Kind::Int, Value::Int(10)).allowed(Allowed::Min(1)),
+    Declaration::new("btl_ofi_rd_num", Kind::Int, Value::Int(10))
+        .allowed(Allowed::Range { min: 1, max: 4096 }),
     Declaration::new("btl_ofi_progress_mode", Kind::String, Value::str("unspec")).allowed(
         Allowed::OneOf(Cow::Borrowed(&[
             Cow::Borrowed("unspec"),
@@ -27,7 +26,6 @@ static PARAMETERS: [Declaration; 4] = [
         Kind::String,
         Value::str(""),
     )
-    .scope(Scope::Local)
     .synonyms(&[Cow::Borrowed("btl_ofi_provider_include")]),
 ];
 

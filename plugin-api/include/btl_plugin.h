@@ -113,16 +113,13 @@ typedef int32_t btl_status;
 /* The type of a parameter; it selects the valid field of btl_param_bits. */
 #define BTL_PARAM_INT 0           /* 32-bit signed; i */
 #define BTL_PARAM_UNSIGNED_INT 1  /* 32-bit unsigned; u */
-#define BTL_PARAM_UNSIGNED_LONG 2 /* 64-bit unsigned; u */
 #define BTL_PARAM_SIZE_T 3        /* a size in bytes; u */
 #define BTL_PARAM_BOOL 4          /* 0 or 1; u */
 #define BTL_PARAM_STRING 5        /* NUL-terminated UTF-8, or NULL for unset; s */
-#define BTL_PARAM_DOUBLE 6        /* d */
 
 typedef union btl_param_bits {
     int64_t i;     /* signed integers */
     uint64_t u;    /* unsigned integers, sizes and booleans */
-    double d;      /* floating point */
     const char *s; /* strings; NULL means unset */
 } btl_param_bits;
 
@@ -143,7 +140,7 @@ typedef struct btl_param_decl {
     int64_t min;                   /* smallest allowed integer; meaningful when min <= max */
     int64_t max;                   /* largest allowed integer; meaningful when min <= max */
     uint32_t level;                /* detail level, 1 (everyone) to 9 (developers) */
-    uint32_t scope; /* 0 constant, 1 read-only, 2 local, 3 group, 4 group-equal, 5 all, 6 all-equal */
+    uint32_t reserved;             /* written as zero */
 } btl_param_decl;
 
 /* ---- Services of the host ------------------------------------------------------------------- */

@@ -72,7 +72,7 @@ layout!(ParamDecl: 72 bytes {
     min at 48,
     max at 56,
     level at 64,
-    scope at 68,
+    reserved at 68,
 });
 
 layout!(HostVtable: 56 bytes {

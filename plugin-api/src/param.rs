@@ -1,6 +1,6 @@
 //! Parameters: their declaration and value in the form that crosses the boundary.
 
-use std::ffi::{c_char, c_double};
+use std::ffi::c_char;
 
 /// The type of a parameter, as Open MPI's `mca_base_var_type_t` names them.
 #[repr(u32)]
@@ -10,16 +10,12 @@ pub enum ParamKind {
     Int = 0,
     /// 32-bit unsigned; in [`ParamValueBits::u`].
     UnsignedInt = 1,
-    /// 64-bit unsigned; in [`ParamValueBits::u`].
-    UnsignedLong = 2,
     /// A size in bytes; in [`ParamValueBits::u`].
     SizeT = 3,
     /// 0 or 1; in [`ParamValueBits::u`].
     Bool = 4,
     /// NUL-terminated UTF-8 or NULL for unset; in [`ParamValueBits::s`].
     String = 5,
-    /// In [`ParamValueBits::d`].
-    Double = 6,
 }
 
 impl TryFrom<u32> for ParamKind {
@@ -29,11 +25,9 @@ impl TryFrom<u32> for ParamKind {
         Ok(match code {
             0 => ParamKind::Int,
             1 => ParamKind::UnsignedInt,
-            2 => ParamKind::UnsignedLong,
             3 => ParamKind::SizeT,
             4 => ParamKind::Bool,
             5 => ParamKind::String,
-            6 => ParamKind::Double,
             _ => {
                 return Err(crate::UnknownCode {
                     what: "parameter kind",
@@ -52,8 +46,6 @@ pub union ParamValueBits {
     pub i: i64,
     /// Unsigned integers, sizes and booleans.
     pub u: u64,
-    /// Floating point.
-    pub d: c_double,
     /// Strings; NULL means unset.
     pub s: *const c_char,
 }
@@ -90,7 +82,6 @@ pub struct ParamDecl {
     pub max: i64,
     /// Detail level, 1 (everyone) to 9 (developers).
     pub level: u32,
-    /// Scope, as Open MPI's `mca_base_var_scope_t`: 0 constant, 1 read-only, 2 local, 3 group,
-    /// 4 group-equal, 5 all, 6 all-equal.
-    pub scope: u32,
+    /// Written as zero.
+    pub reserved: u32,
 }

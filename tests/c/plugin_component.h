@@ -49,7 +49,6 @@ static btl_status read_queue_depth(const btl_host_vtable *host, uint64_t *depth)
         .min = 0,
         .max = 1 << 20,
         .level = 5,
-        .scope = 2,
     };
     btl_param_value value = {0};
     btl_status status = host->param_register(host->context, &decl, &value);

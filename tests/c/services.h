@@ -41,9 +41,6 @@ static inline bool host_parse(const char *text, const btl_param_decl *decl, btl_
     case BTL_PARAM_STRING:
         value->bits.s = text; /* the text is in argv or the environment, and outlives the component */
         return true;
-    case BTL_PARAM_DOUBLE:
-        value->bits.d = strtod(text, &end);
-        break;
     case BTL_PARAM_INT:
         value->bits.i = strtoll(text, &end, 0);
         if (decl->min <= decl->max && (value->bits.i < decl->min || value->bits.i > decl->max))

@@ -136,13 +136,10 @@ fn parse(kind: u32, text: &CString) -> Option<ParamValueBits> {
         ParamKind::Int => ParamValueBits {
             i: word.parse().ok()?,
         },
-        ParamKind::Double => ParamValueBits {
-            d: word.parse().ok()?,
-        },
         ParamKind::Bool => ParamValueBits {
             u: u64::from(word.parse::<bool>().ok()?),
         },
-        ParamKind::UnsignedInt | ParamKind::UnsignedLong | ParamKind::SizeT => ParamValueBits {
+        ParamKind::UnsignedInt | ParamKind::SizeT => ParamValueBits {
             u: word.parse().ok()?,
         },
     })

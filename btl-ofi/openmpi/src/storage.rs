@@ -4,7 +4,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
-use mca_params::{Declaration, Kind, Scope, Value};
+use mca_params::{Declaration, Kind, Value};
 
 use crate::bindings as ffi;
 
@@ -70,7 +70,7 @@ impl Variable {
                 0,
                 0,
                 level(declared),
-                scope(declared),
+                ffi::MCA_BASE_VAR_SCOPE_READONLY,
                 storage,
             )
         };
@@ -97,7 +97,7 @@ impl Variable {
                 0,
                 0,
                 level(declared),
-                scope(declared),
+                ffi::MCA_BASE_VAR_SCOPE_READONLY,
                 storage,
             )
         };
@@ -182,10 +182,8 @@ impl Variable {
             match kind {
                 Kind::Int => Value::Int((*at).intval),
                 Kind::UnsignedInt => Value::Unsigned(u64::from((*at).uintval)),
-                Kind::UnsignedLong => Value::Unsigned((*at).ulval),
                 Kind::SizeT => Value::Unsigned((*at).sizetval as u64),
                 Kind::Bool => Value::Bool((*at).boolval),
-                Kind::Double => Value::Double((*at).lfval),
                 Kind::String => Value::String(text((*at).stringval).into()),
                 _ => return None,
             }
@@ -239,10 +237,8 @@ fn kind_of(kind: Kind) -> Option<ffi::mca_base_var_type_t> {
     Some(match kind {
         Kind::Int => ffi::MCA_BASE_VAR_TYPE_INT,
         Kind::UnsignedInt => ffi::MCA_BASE_VAR_TYPE_UNSIGNED_INT,
-        Kind::UnsignedLong => ffi::MCA_BASE_VAR_TYPE_UNSIGNED_LONG,
         Kind::SizeT => ffi::MCA_BASE_VAR_TYPE_SIZE_T,
         Kind::Bool => ffi::MCA_BASE_VAR_TYPE_BOOL,
-        Kind::Double => ffi::MCA_BASE_VAR_TYPE_DOUBLE,
         Kind::String => ffi::MCA_BASE_VAR_TYPE_STRING,
         _ => return None,
     })
@@ -256,10 +252,8 @@ fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_v
     match (&declared.kind, &declared.default) {
         (Kind::Int, Value::Int(n)) => storage.intval = *n,
         (Kind::UnsignedInt, Value::Unsigned(n)) => storage.uintval = u32::try_from(*n).ok()?,
-        (Kind::UnsignedLong, Value::Unsigned(n)) => storage.ulval = *n,
         (Kind::SizeT, Value::Unsigned(n)) => storage.sizetval = usize::try_from(*n).ok()?,
         (Kind::Bool, Value::Bool(b)) => storage.boolval = *b,
-        (Kind::Double, Value::Double(x)) => storage.lfval = *x,
         (Kind::String, Value::String(s)) => {
             if !s.is_empty() {
                 // The variable system stores its own copy here; this string is leaked with the storage.
@@ -274,16 +268,4 @@ fn storage(declared: &Declaration) -> Option<(ffi::mca_base_var_type_t, *mut c_v
 fn level(declared: &Declaration) -> ffi::mca_base_var_info_lvl_t {
     // The C enumeration starts at 0, levels start at 1.
     ffi::mca_base_var_info_lvl_t::from(declared.level.number()) - 1
-}
-
-fn scope(declared: &Declaration) -> ffi::mca_base_var_scope_t {
-    match declared.scope {
-        Scope::Constant => ffi::MCA_BASE_VAR_SCOPE_CONSTANT,
-        Scope::ReadOnly => ffi::MCA_BASE_VAR_SCOPE_READONLY,
-        Scope::Local => ffi::MCA_BASE_VAR_SCOPE_LOCAL,
-        Scope::Group => ffi::MCA_BASE_VAR_SCOPE_GROUP,
-        Scope::GroupEq => ffi::MCA_BASE_VAR_SCOPE_GROUP_EQ,
-        Scope::All => ffi::MCA_BASE_VAR_SCOPE_ALL,
-        Scope::AllEq => ffi::MCA_BASE_VAR_SCOPE_ALL_EQ,
-    }
 }

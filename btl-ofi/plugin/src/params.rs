@@ -35,16 +35,13 @@ fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {
     };
     let (min, max) = match d.allowed {
         Allowed::Range { min, max } => (min, max),
-        Allowed::Min(min) => (min, i64::MAX),
         _ => (1, 0),
     };
     let kind = match d.kind {
         Kind::Int => ParamKind::Int,
         Kind::UnsignedInt => ParamKind::UnsignedInt,
-        Kind::UnsignedLong => ParamKind::UnsignedLong,
         Kind::SizeT => ParamKind::SizeT,
         Kind::Bool => ParamKind::Bool,
-        Kind::Double => ParamKind::Double,
         _ => ParamKind::String,
     };
     let default_text;
@@ -52,7 +49,6 @@ fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {
         Value::Int(i) => ParamValueBits { i: i64::from(*i) },
         Value::Unsigned(u) => ParamValueBits { u: *u },
         Value::Bool(b) => ParamValueBits { u: u64::from(*b) },
-        Value::Double(f) => ParamValueBits { d: *f },
         Value::String(s) => {
             default_text = text(s)?;
             ParamValueBits {
@@ -74,7 +70,7 @@ fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {
         min,
         max,
         level: u32::from(d.level.number()),
-        scope: d.scope as u32,
+        reserved: 0,
     };
     let mut answer = value(ParamValueBits { u: 0 });
     let Some(param_register) = host.param_register else {
@@ -93,11 +89,8 @@ fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {
             ParamKind::Int => {
                 Value::Int(i32::try_from(answer.bits.i).map_err(|_| Status::VALUE_OUT_OF_BOUNDS)?)
             }
-            ParamKind::UnsignedInt | ParamKind::UnsignedLong | ParamKind::SizeT => {
-                Value::Unsigned(answer.bits.u)
-            }
+            ParamKind::UnsignedInt | ParamKind::SizeT => Value::Unsigned(answer.bits.u),
             ParamKind::Bool => Value::Bool(answer.bits.u != 0),
-            ParamKind::Double => Value::Double(answer.bits.d),
             ParamKind::String => Value::String(owned(answer.bits.s).into()),
         })
     }

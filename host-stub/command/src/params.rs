@@ -78,7 +78,6 @@ fn json_of(entry: &Entry) -> Value {
         "source": entry.source.to_string(),
         "set_as": entry.via_synonym,
         "level": entry.level.number(),
-        "scope": entry.scope.name(),
         "help": entry.help,
         "allowed": entry.valid_values,
         "synonyms": entry.synonyms,

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ffi::c_char;
 
-use mca_params::{Allowed, Declaration, Kind, Level, Scope, Value};
+use mca_params::{Allowed, Declaration, Kind, Level, Value};
 use plugin_api::{ParamDecl, ParamKind};
 
 use osc_engine::transport::text;
@@ -42,8 +42,6 @@ pub(super) unsafe fn declaration(decl: &ParamDecl) -> Result<(Declaration, bool)
         // SAFETY: unsigned numbers are in `u`.
         ParamKind::UnsignedInt => (Kind::UnsignedInt, Value::Unsigned(unsafe { bits.u })),
         // SAFETY: unsigned numbers are in `u`.
-        ParamKind::UnsignedLong => (Kind::UnsignedLong, Value::Unsigned(unsafe { bits.u })),
-        // SAFETY: unsigned numbers are in `u`.
         ParamKind::SizeT => (Kind::SizeT, Value::Unsigned(unsafe { bits.u })),
         // SAFETY: booleans are in `u`.
         ParamKind::Bool => (Kind::Bool, Value::Bool(unsafe { bits.u } != 0)),
@@ -55,8 +53,6 @@ pub(super) unsafe fn declaration(decl: &ParamDecl) -> Result<(Declaration, bool)
             };
             (Kind::String, Value::String(Cow::Owned(default)))
         }
-        // SAFETY: doubles are in `d`.
-        ParamKind::Double => (Kind::Double, Value::Double(unsafe { bits.d })),
     };
     let numeric = !matches!(kind, Kind::Bool | Kind::String);
     let allowed = if !words.is_empty() && kind == Kind::String {
@@ -75,23 +71,12 @@ pub(super) unsafe fn declaration(decl: &ParamDecl) -> Result<(Declaration, bool)
         .ok()
         .and_then(Level::new)
         .ok_or_else(|| wrong(format!("level {} is none of 1 to 9", decl.level)))?;
-    let scope = match decl.scope {
-        0 => Scope::Constant,
-        1 => Scope::ReadOnly,
-        2 => Scope::Local,
-        3 => Scope::Group,
-        4 => Scope::GroupEq,
-        5 => Scope::All,
-        6 => Scope::AllEq,
-        other => return Err(wrong(format!("scope {other} is none of 0 to 6"))),
-    };
     let declaration = Declaration {
         name: Cow::Owned(name),
         kind,
         default,
         help: Cow::Owned(help),
         level,
-        scope,
         allowed,
         synonyms: Cow::Owned(synonyms),
     };
@@ -138,7 +123,7 @@ mod tests {
             min: 1,
             max: 0,
             level: 3,
-            scope: 1,
+            reserved: 0,
         }
     }
 
@@ -162,11 +147,6 @@ mod tests {
                 Value::Unsigned(u64::MAX),
             ),
             (ParamKind::Bool, ParamValueBits { u: 1 }, Value::Bool(true)),
-            (
-                ParamKind::Double,
-                ParamValueBits { d: 0.5 },
-                Value::Double(0.5),
-            ),
             (
                 ParamKind::String,
                 ParamValueBits { s: c"a".as_ptr() },
@@ -207,10 +187,9 @@ mod tests {
     #[test]
     fn what_breaks_the_contract_is_named() {
         let good = || decl(ParamKind::Int, ParamValueBits { i: 0 });
-        let cases: [(Spoil, &str); 5] = [
+        let cases: [(Spoil, &str); 4] = [
             (|d| d.level = 0, "level 0"),
             (|d| d.level = 300, "level 300"),
-            (|d| d.scope = 7, "scope 7"),
             (|d| d.default.kind = 99, "parameter kind 99"),
             (|d| d.default.bits.i = 1 << 40, "no 32-bit int"),
         ];

@@ -115,7 +115,6 @@ unsafe extern "C" fn param_register(
             Value::Int(i) => ParamValueBits { i: i64::from(i) },
             Value::Unsigned(u) => ParamValueBits { u },
             Value::Bool(b) => ParamValueBits { u: u64::from(b) },
-            Value::Double(d) => ParamValueBits { d },
             Value::String(s) if s.is_empty() && unset => ParamValueBits {
                 s: std::ptr::null(),
             },

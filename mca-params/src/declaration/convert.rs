@@ -15,7 +15,6 @@ pub(super) fn parse(d: &Declaration, text: &str, home: Option<&str>) -> Result<V
     let value = match (d.kind, &d.allowed) {
         (Kind::Bool, _) => Value::Bool(boolean(text)?),
         (Kind::String, _) => Value::String(Cow::Owned(string(text, home)?)),
-        (Kind::Double, _) => Value::Double(double(text)?),
         (_, Allowed::Flags(table)) => whole(d.kind, flags(table, text)?)?,
         _ => whole(d.kind, number::parse(text)?)?,
     };
@@ -36,12 +35,14 @@ pub(super) fn permit(d: &Declaration, value: Value) -> Result<Value, String> {
             }
         }
         Allowed::Range { min, max } => {
-            below(&value, *min)?;
-            if above(&value, *max) {
+            let number = value.as_whole().unwrap_or(0);
+            if number < i128::from(*min) {
+                return Err(format!("is below {min}"));
+            }
+            if number > i128::from(*max) {
                 return Err(format!("is above {max}"));
             }
         }
-        Allowed::Min(min) => below(&value, *min)?,
         Allowed::Flags(table) => {
             let spare = value.as_whole().unwrap_or(0) & !known_bits(table);
             if spare != 0 {
@@ -57,20 +58,20 @@ pub(super) fn describe(d: &Declaration) -> String {
     match &d.allowed {
         Allowed::OneOf(words) => words.join(", "),
         Allowed::Range { min, max } => format!("{min} to {max}"),
-        Allowed::Min(min) => format!("at least {min}"),
         Allowed::Flags(table) => {
             let flags = list(table, |named| {
                 format!("0x{:x}:\"{}\"", named.value, named.name)
             });
             format!("Comma-delimited list of:  {flags}")
         }
-        Allowed::Any => match (d.kind, d.kind.bounds()) {
-            (Kind::Bool, _) => "0: f|false|disabled|no|n, 1: t|true|enabled|yes|y".into(),
-            (Kind::String, _) => "any text".into(),
-            (_, Some((min, max))) => {
+        Allowed::Any => match d.kind.bounds() {
+            Some((min, max)) => {
                 format!("an integer from {min} to {max}, also as 0x.., 0.., ..k, ..m, ..g")
             }
-            (_, None) => "a number".into(),
+            None if d.kind == Kind::Bool => {
+                "0: f|false|disabled|no|n, 1: t|true|enabled|yes|y".into()
+            }
+            None => "any text".into(),
         },
     }
 }
@@ -108,25 +109,6 @@ fn known_bits(table: &[Named]) -> i128 {
         .fold(0, |bits, named| bits | i128::from(named.value))
 }
 
-fn below(value: &Value, min: i64) -> Result<(), String> {
-    let is_below = match value {
-        Value::Double(x) => *x < min as f64,
-        other => other.as_whole().is_some_and(|n| n < i128::from(min)),
-    };
-    if is_below {
-        Err(format!("is below {min}"))
-    } else {
-        Ok(())
-    }
-}
-
-fn above(value: &Value, max: i64) -> bool {
-    match value {
-        Value::Double(x) => *x > max as f64,
-        other => other.as_whole().is_some_and(|n| n > i128::from(max)),
-    }
-}
-
 fn whole(kind: Kind, number: i128) -> Result<Value, String> {
     let unfit = || format!("does not fit the type {kind}");
     match kind {
@@ -154,17 +136,6 @@ fn boolean(text: &str) -> Result<bool, String> {
         Ok(digits.bytes().any(|b| b != b'0'))
     } else {
         Err("is not a boolean".into())
-    }
-}
-
-fn double(text: &str) -> Result<f64, String> {
-    match text.trim_matches(number::is_blank) {
-        "" => Ok(0.0),
-        text => text
-            .parse()
-            .ok()
-            .filter(|x: &f64| !x.is_nan())
-            .ok_or_else(|| "is not a number".into()),
     }
 }
 
@@ -259,15 +230,6 @@ mod tests {
                 "{text:?}"
             );
         }
-    }
-
-    #[test]
-    fn doubles() {
-        let d = of(Kind::Double, Value::Double(0.0)).allowed(Allowed::Range { min: 0, max: 2 });
-        assert_eq!(parse(&d, " 1.5", None), Ok(Value::Double(1.5)));
-        assert_eq!(parse(&d, "nan", None), Err("is not a number".into()));
-        assert_eq!(parse(&d, "2.5", None), Err("is above 2".into()));
-        assert_eq!(parse(&d, "-0.5", None), Err("is below 0".into()));
     }
 
     #[test]

@@ -18,7 +18,6 @@ fn registry() -> Registry {
             Value::str(""),
         )
         .level(Level::USER_BASIC)
-        .scope(Scope::Local)
         .synonyms(const { &[Cow::Borrowed("btl_ofi_provider_include")] }),
         Declaration::new(
             "btl_ofi_atomic_flags",

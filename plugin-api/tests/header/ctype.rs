@@ -1,7 +1,7 @@
 //! The C spelling of each Rust type that crosses the boundary, so that a C compiler can say whether
 //! the header declares the same one.
 
-use std::ffi::{c_char, c_double, c_void};
+use std::ffi::{c_char, c_void};
 
 use plugin_api::{
     ApplyRequest, ApplyRun, Attributes, Component, ComponentVtable, Descriptor, Endpoint, Handle,
@@ -34,7 +34,6 @@ spelled! {
     i32 => "int32_t",
     i64 => "int64_t",
     usize => "size_t",
-    c_double => "double",
     c_char => "char",
     c_void => "void",
     Status => "btl_status",

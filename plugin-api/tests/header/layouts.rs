@@ -54,7 +54,7 @@ pub(crate) fn assertions() -> String {
     structure!(out, TableHeader as "btl_table_header" { magic, abi_major, abi_minor, size });
     structure!(out, ParamValue as "btl_param_value" { kind, reserved, bits });
     structure!(out, ParamDecl as "btl_param_decl" {
-        name, help, synonyms, allowed, default as default_value, min, max, level, scope,
+        name, help, synonyms, allowed, default as default_value, min, max, level, reserved,
     });
     structure!(out, HostVtable as "btl_host_vtable" {
         header, context, param_register, modex_put, modex_get, log,
@@ -113,7 +113,6 @@ fn union_assertions() -> String {
     for (field, offset, kind) in [
         ("i", offset_of!(ParamValueBits, i), i64::spelling()),
         ("u", offset_of!(ParamValueBits, u), u64::spelling()),
-        ("d", offset_of!(ParamValueBits, d), f64::spelling()),
         (
             "s",
             offset_of!(ParamValueBits, s),

@@ -138,13 +138,11 @@ unsafe extern "C" fn param_register(
             Value::Unsigned(n) => {
                 let kind = match declared.kind {
                     Kind::UnsignedInt => ParamKind::UnsignedInt,
-                    Kind::UnsignedLong => ParamKind::UnsignedLong,
                     _ => ParamKind::SizeT,
                 };
                 (kind, ParamValueBits { u: n })
             }
             Value::Bool(b) => (ParamKind::Bool, ParamValueBits { u: u64::from(b) }),
-            Value::Double(d) => (ParamKind::Double, ParamValueBits { d }),
             Value::String(text) => {
                 let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
                 // The string's bytes stay where they are when the list grows.

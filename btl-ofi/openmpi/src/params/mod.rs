@@ -68,7 +68,6 @@ pub(crate) fn check_allowed(declared: &Declaration, value: Value) -> Result<Valu
         (Allowed::Range { min, max }, Some(n)) => {
             (i128::from(*min)..=i128::from(*max)).contains(&n)
         }
-        (Allowed::Min(min), Some(n)) => n >= i128::from(*min),
         (Allowed::OneOf(_), None) => false,
         _ => true,
     };

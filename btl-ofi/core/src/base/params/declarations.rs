@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use mca_params::{Allowed, Declaration, Kind, Level, Named, Scope, Value};
+use mca_params::{Allowed, Declaration, Kind, Level, Named, Value};
 use plugin_api::{ModuleFlags, counters};
 
 use super::{DEFAULT_EXCLUDE, EXCLUSIVITY, MAX_CQ_READ, MESSAGE_LIMIT};
@@ -18,7 +18,6 @@ const fn declare(
     Declaration::new(name, kind, default)
         .allowed(allowed)
         .level(level)
-        .scope(Scope::ReadOnly)
         .help(help)
 }
 

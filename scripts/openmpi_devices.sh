@@ -11,7 +11,7 @@ openmpi_prepare_fake() {
 openmpi_compile_device() {
     local program
     openmpi_prepare_fake || return 1
-    for program in osc_device osc_misplaced osc_overrides; do
+    for program in osc_device osc_misplaced osc_opened osc_overrides; do
         openmpi_compile "tests/openmpi/$program.c" -I tests/c/cuda -I btl-ofi/openmpi/include -I plugin-api/include \
             -L "$openmpi_dir/fake_cuda" -lcuda -ldl || return 1
     done
@@ -26,6 +26,13 @@ openmpi_device() {
     FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc "$ranks" "$program" -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@" || return 1
     [ -L "$openmpi_driver/libcuda.so" ] ||
         [ "$(grep -c '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
+}
+
+# Puts and gets on one node go from memory to memory, by the fake's count at the origin. On a GPU the times tell.
+openmpi_device_opened() {
+    local out
+    FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc 2 osc_opened -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY || return 1
+    [ -L "$openmpi_driver/libcuda.so" ] || [ "$(grep -c ' 100 copies of opened memory$' <<<"$out")" -eq 1 ]
 }
 
 # openmpi_device_beside STARTED [mpirun options]: in how many ranks of a program without CUDA the driver that is there was started.
@@ -85,6 +92,7 @@ openmpi_test_device() {
     openmpi_check "osc, memory of devices over tcp;ofi_rxm alone" openmpi_device 2 osc_device --mca btl_ofi_same_node off \
         --mca btl_ofi_provider_include 'tcp;ofi_rxm'
     openmpi_check "osc, memory of devices with the progress thread" openmpi_device 3 osc_device --mca osc_ofi_rs_progress_thread 1
+    openmpi_check "osc, memory of devices that is opened" openmpi_device_opened
     openmpi_check "osc, misplaced memory of devices" openmpi_device 2 osc_misplaced
     openmpi_check "osc, copy functions of the program" openmpi_device 2 osc_overrides
 }
@@ -115,5 +123,6 @@ openmpi_command_device() {
     fi
     openmpi_say "memory of devices over ${driver:-the fake of the driver}"
     openmpi_test_device
+    grep -h 'GB/s' "$openmpi_dir"/osc__memory_of_devices_that_is_opened.log || true
     openmpi_end
 }

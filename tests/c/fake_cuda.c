@@ -17,12 +17,14 @@
  * (default 7).
  */
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "fake_cuda.h"
@@ -107,6 +109,8 @@ struct allocation {
     size_t size, mapped;
     unsigned long long id;
     struct CUctx_st *context;
+    int file, managed;
+    int opened, process; /* of another process: how often it was opened, and whose it is */
 };
 
 struct pinned {
@@ -123,7 +127,8 @@ static struct allocation *allocations;
 static struct pinned *pins;
 static unsigned long long ids;
 static size_t largest; /* bytes of a pinned range */
-static unsigned long long counts[4]; /* numbers of allocations, copies, pinned ranges, events */
+static unsigned long long counts[5]; /* numbers of allocations, copies, pinned ranges, events, copies of opened memory */
+static int freed_open; /* whether memory was freed that another process had open */
 static int events; /* events that were not destroyed */
 static __thread struct CUctx_st *stack[STACK_MOST];
 static __thread int depth;
@@ -161,12 +166,13 @@ __attribute__((destructor)) static void look(void)
 {
     const char *wrong = depth ? "a context is still current on the last thread"
         : pins ? "host memory is still pinned"
-        : allocations ? "memory of a device was not freed"
+        : freed_open ? "memory had been freed while another process had it open"
+        : allocations ? allocations->opened ? "memory of another process was not closed" : "memory of a device was not freed"
         : events ? "an event was not destroyed" : NULL;
     if (initialised && getenv("FAKE_CUDA_SAY"))
         fprintf(stderr, "fake CUDA: %llu allocations, %llu copies, %llu pinned ranges, "
-                        "the largest of %zu KiB, %d streams, %llu events\n",
-                counts[0], counts[1], counts[2], largest >> 10, streams, counts[3]);
+                        "the largest of %zu KiB, %d streams, %llu events, %llu copies of opened memory\n",
+                counts[0], counts[1], counts[2], largest >> 10, streams, counts[3], counts[4]);
     if (wrong) {
         fprintf(stderr, "fake CUDA: at the end %s\n", wrong);
         _exit(90);
@@ -286,6 +292,54 @@ CUresult cuCtxPopCurrent_v2(CUcontext *context)
     return CUDA_SUCCESS;
 }
 
+/* Bytes of a file of memory: the memory's whole pages, and one for all processes that map the file. */
+static size_t length(size_t size)
+{
+    return (size + 4095) / 4096 * 4096 + 4096;
+}
+
+/* Memory in a file, which the program sees with this protection; NULL if it cannot be mapped. The lock is held. */
+static struct allocation *mapped(int file, size_t size, int protection)
+{
+    struct allocation *a = calloc(1, sizeof *a);
+    if (!a)
+        return NULL;
+    *a = (struct allocation){
+        .next = allocations,
+        .seen = mmap(NULL, length(size), protection, MAP_SHARED, file, 0),
+        .reached = mmap(NULL, length(size), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0),
+        .size = size,
+        .mapped = length(size),
+        .context = current(),
+        .file = file,
+    };
+    if (a->seen == MAP_FAILED || a->reached == MAP_FAILED) {
+        free(a);
+        return NULL;
+    }
+    allocations = a;
+    return a;
+}
+
+/* In how many other processes memory is open. */
+static int *openings(struct allocation *a)
+{
+    return (int *)(a->reached + a->mapped - 4096);
+}
+
+/* Forgets and unmaps memory. The lock is held. */
+static void unlink_allocation(struct allocation *a)
+{
+    struct allocation **link = &allocations;
+    while (*link != a)
+        link = &(*link)->next;
+    *link = a->next;
+    munmap(a->seen, a->mapped);
+    munmap(a->reached, a->mapped);
+    close(a->file);
+    free(a);
+}
+
 /* Allocates memory that the program sees with this protection. */
 static CUresult allocate(CUdeviceptr *at, size_t size, int protection)
 {
@@ -293,33 +347,21 @@ static CUresult allocate(CUdeviceptr *at, size_t size, int protection)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (size == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    struct allocation *a = calloc(1, sizeof *a);
-    size_t mapped = (size + 4095) / 4096 * 4096;
-    int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
-    if (!a || fd < 0 || ftruncate(fd, (off_t)mapped) != 0) {
-        free(a);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    *a = (struct allocation){
-        .seen = mmap(NULL, mapped, protection, MAP_SHARED, fd, 0),
-        .reached = mmap(NULL, mapped, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0),
-        .size = size,
-        .mapped = mapped,
-        .context = current(),
-    };
-    close(fd);
-    if (a->seen == MAP_FAILED || a->reached == MAP_FAILED) {
-        free(a);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
+    int file = memfd_create("fake-cuda", MFD_CLOEXEC);
+    struct allocation *a = NULL;
     pthread_mutex_lock(&lock);
-    a->id = ++ids;
-    a->next = allocations;
-    allocations = a;
-    counts[0]++;
+    if (file >= 0 && ftruncate(file, (off_t)length(size)) == 0)
+        a = mapped(file, size, protection);
+    if (a) {
+        a->id = ++ids;
+        a->managed = protection != PROT_NONE;
+        counts[0]++;
+        *at = (CUdeviceptr)a->seen;
+    } else if (file >= 0) {
+        close(file);
+    }
     pthread_mutex_unlock(&lock);
-    *at = (CUdeviceptr)a->seen;
-    return CUDA_SUCCESS;
+    return a ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
 CUresult cuMemAlloc_v2(CUdeviceptr *at, size_t size)
@@ -338,18 +380,14 @@ CUresult cuMemFree_v2(CUdeviceptr at)
     if (!current())
         return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&lock);
-    struct allocation **link = &allocations, *a;
-    while ((a = *link) && (CUdeviceptr)a->seen != at)
-        link = &a->next;
-    if (a)
-        *link = a->next;
+    struct allocation *a = find(at);
+    int is_own = a && (CUdeviceptr)a->seen == at && !a->opened;
+    if (is_own) {
+        freed_open |= __atomic_load_n(openings(a), __ATOMIC_SEQ_CST) != 0;
+        unlink_allocation(a);
+    }
     pthread_mutex_unlock(&lock);
-    if (!a)
-        return CUDA_ERROR_INVALID_VALUE;
-    munmap(a->seen, a->mapped);
-    munmap(a->reached, a->mapped);
-    free(a);
-    return CUDA_SUCCESS;
+    return is_own ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 CUresult cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdeviceptr at)
@@ -438,6 +476,14 @@ unsigned long long fake_cuda_copies(void)
     return copies;
 }
 
+unsigned long long fake_cuda_copies_of_opened(void)
+{
+    pthread_mutex_lock(&lock);
+    unsigned long long copies = counts[4];
+    pthread_mutex_unlock(&lock);
+    return copies;
+}
+
 CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream)
 {
     int to_device, from_device;
@@ -488,12 +534,13 @@ CUresult cuMemsetD8Async(CUdeviceptr at, unsigned char value, size_t size, CUstr
 
 CUresult cuMemcpy2DAsync_v2(const CUDA_MEMCPY2D *blocks, CUstream stream)
 {
+    int is_unified = blocks->srcMemoryType == CU_MEMORYTYPE_UNIFIED && blocks->dstMemoryType == CU_MEMORYTYPE_UNIFIED;
     int from_device = blocks->srcMemoryType == CU_MEMORYTYPE_DEVICE;
     int to_device = blocks->dstMemoryType == CU_MEMORYTYPE_DEVICE;
-    CUdeviceptr from = from_device ? blocks->srcDevice : (CUdeviceptr)blocks->srcHost;
-    CUdeviceptr to = to_device ? blocks->dstDevice : (CUdeviceptr)blocks->dstHost;
+    CUdeviceptr from = is_unified || from_device ? blocks->srcDevice : (CUdeviceptr)blocks->srcHost;
+    CUdeviceptr to = is_unified || to_device ? blocks->dstDevice : (CUdeviceptr)blocks->dstHost;
     size_t width = blocks->WidthInBytes;
-    if (blocks->srcXInBytes || blocks->srcY || blocks->dstXInBytes || blocks->dstY || from_device == to_device ||
+    if (blocks->srcXInBytes || blocks->srcY || blocks->dstXInBytes || blocks->dstY || (!is_unified && from_device == to_device) ||
         blocks->srcPitch < width || blocks->dstPitch < width)
         return CUDA_ERROR_INVALID_VALUE; /* the real driver accepts other values of the first five too */
     CUresult result = CUDA_SUCCESS;
@@ -517,7 +564,9 @@ static void run(CUstream stream)
         struct copy *copy = stream->first;
         if (copy->from) {
             memmove(reach(copy->to), reach(copy->from), copy->size);
+            struct allocation *to = find(copy->to), *from = find(copy->from);
             counts[1]++;
+            counts[4] += (to && to->opened) || (from && from->opened);
         } else {
             memset(reach(copy->to), copy->value, copy->size);
         }
@@ -585,4 +634,5 @@ CUresult cuEventDestroy_v2(CUevent event)
     return CUDA_SUCCESS;
 }
 
+#include "fake_cuda_ipc.h"
 #include "fake_cuda_pinned.h"

@@ -22,29 +22,66 @@ fn place() -> PathBuf {
     place
 }
 
-fn host(arguments: &[&str], devices: &str) -> Outcome {
-    run(Command::new(host_stub())
-        .args(arguments)
-        .arg("--plugin")
-        .arg(ofi_plugin())
-        .env("LD_LIBRARY_PATH", place())
-        .env("FAKE_CUDA_DEVICES", devices)
-        .env("FAKE_CUDA_SAY", "1"))
+fn over_the_fake(arguments: &[&str], devices: &str) -> Command {
+    let mut command = Command::new(host_stub());
+    command.args(arguments).arg("--plugin").arg(ofi_plugin());
+    command.env("LD_LIBRARY_PATH", place());
+    command.env("FAKE_CUDA_DEVICES", devices);
+    command.env("FAKE_CUDA_SAY", "1");
+    command
 }
 
-/// Runs tests of the device suite; returns the fake's counts.
-fn suite(provider: &str, devices: &str, only: &[&str]) -> String {
+fn host(arguments: &[&str], devices: &str) -> Outcome {
+    run(&mut over_the_fake(arguments, devices))
+}
+
+/// Compiles a C program that calls the host and the fake.
+fn compiled(source: &str, name: &str) -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let headers = format!("-I{}", here.join("c/cuda").display());
+    let library = format!("-L{}", place().display());
+    let needed = String::from("-Wl,--no-as-needed");
+    let options = [headers, library, needed, String::from("-lcuda")];
+    compile_for_host(&here.join(source), &program, &options);
+    program
+}
+
+/// Launches two processes of such a program over the fake.
+fn launched(program: &Path, arguments: &[&str], provider: &str, fake: &[(&str, &str)]) -> Outcome {
+    let mut command = Command::new(host_stub());
+    command.args(["launch", "-n", "2", "--provider", provider, "--plugin"]);
+    command.arg(ofi_plugin()).arg("--").arg(program);
+    command.args(arguments).env("LD_LIBRARY_PATH", place());
+    command.env("FAKE_CUDA_SAY", "1");
+    let outcome = run(command.envs(fake.iter().copied()));
+    let said = outcome.transcript();
+    assert!(outcome.status.success(), "{said}");
+    assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
+    outcome
+}
+
+/// Refuses handles of memory, so that the owner's processor serves puts and gets.
+const UNSHARED: (&str, &str) = ("FAKE_CUDA_IPC", "unshared");
+
+/// Runs tests of the device suite; returns the fake's counts. `shared`: other processes may open memory.
+fn suite(provider: &str, devices: &str, only: &[&str], shared: bool) -> String {
     let check = ["check", "--np", "2", "--suite", "device"];
     let arguments = [&check, only, &["--provider", provider]].concat();
-    let outcome = host(&arguments, devices);
+    let mut command = over_the_fake(&arguments, devices);
+    if !shared {
+        command.env(UNSHARED.0, UNSHARED.1);
+    }
+    let outcome = run(&mut command);
     let said = outcome.transcript();
     assert!(outcome.status.success(), "{said}");
     assert!(outcome.stdout.ends_with(" passed, 0 failed\n"), "{said}");
     outcome.stderr
 }
 
-/// Each counter of each rank is above 0: the fake's memory was used, copies were started, and bounce buffers were pinned.
-fn was_used(stderr: &str, pinned: bool) {
+/// Each counter of each rank is above 0: the fake's memory was used, copies were started, and bounce buffers were pinned. Only
+/// memory of the process itself was copied.
+fn was_staged(stderr: &str, pinned: bool) {
     let lines: Vec<&str> = stderr
         .lines()
         .filter(|line| line.contains("fake CUDA: ") && line.contains(" allocations, "))
@@ -52,8 +89,9 @@ fn was_used(stderr: &str, pinned: bool) {
         .collect();
     assert!(lines.len() >= 2, "{stderr}");
     for line in lines {
-        assert!(!line.contains(" 0 copies"), "{line}");
+        assert!(!line.contains(" 0 copies,"), "{line}");
         assert!(!line.contains(" 0 events"), "{line}");
+        assert!(line.ends_with(" 0 copies of opened memory"), "{line}");
         assert_eq!(!line.contains(" 0 pinned"), pinned, "{line}");
     }
 }
@@ -62,8 +100,8 @@ fn was_used(stderr: &str, pinned: bool) {
 #[test]
 fn device_tests_over_each_provider() {
     for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
-        let said = suite(provider, "2", &["--only", "device/"]);
-        was_used(&said, true);
+        let said = suite(provider, "2", &["--only", "device/"], false);
+        was_staged(&said, true);
         // The largest pinned range is a mailbox of eight lanes of two megabytes, from which the
         // bytes of peers are copied.
         let pinned = said.lines().filter_map(|line| {
@@ -77,30 +115,58 @@ fn device_tests_over_each_provider() {
 
 #[test]
 fn the_window_suite_on_the_device() {
-    was_used(&suite("shm", "1", &[]), true);
+    was_staged(&suite("shm", "1", &[], false), true);
 }
 
-/// A program's own copy functions use a stream of the program.
+/// The same where puts and gets go from memory to memory.
+#[test]
+fn the_window_suite_on_memory_that_is_opened() {
+    let said = suite("shm", "1", &[], true);
+    let counts = said
+        .lines()
+        .filter(|line| line.ends_with(" copies of opened memory"));
+    let copied = counts.filter(|line| !line.ends_with(" 0 copies of opened memory"));
+    assert_eq!(copied.count(), 2, "{said}");
+}
+
+/// Ranks on one device, and each on its own. The program counts the copies.
+#[test]
+fn puts_and_gets_of_memory_that_is_opened() {
+    let program = compiled("c/opened_memory.c", "opened_memory");
+    for provider in ["shm", "tcp;ofi_rxm"] {
+        for step in ["0", "2"] {
+            let fake = [("FAKE_CUDA_DEVICES", "3")];
+            launched(&program, &["opened", step], provider, &fake);
+        }
+    }
+}
+
+/// Memory for which the driver gives no handle, that it does not open, managed memory, memory of a pool (of a device with an odd
+/// number), and another node.
+#[test]
+fn memory_that_cannot_be_opened_is_staged() {
+    let program = compiled("c/opened_memory.c", "not_opened_memory");
+    let two = ("FAKE_CUDA_DEVICES", "2");
+    let apart = ("OMPI_MCA_host_ranks_per_node", "1");
+    for (arguments, setting) in [
+        (&["staged", "0"][..], UNSHARED),
+        (&["staged", "0"], ("FAKE_CUDA_IPC", "unopened")),
+        (&["staged", "0", "managed"], two),
+        (&["staged", "1"], two),
+        (&["staged", "0"], apart),
+    ] {
+        launched(&program, arguments, "shm", &[setting]);
+    }
+}
+
+/// A program's own copy functions use a stream of the program, also where the driver could copy from memory to memory.
 #[test]
 fn a_program_copies_on_its_own_stream() {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("example-cuda_streams");
-    let headers = format!("-I{}", here.join("c/cuda").display());
-    let library = format!("-L{}", place().display());
-    let needed = String::from("-Wl,--no-as-needed");
-    let options = [headers, library, needed, String::from("-lcuda")];
-    let source = here.join("../host-stub/c/examples/cuda_streams.c");
-    compile_for_host(&source, &program, &options);
+    let source = "../host-stub/c/examples/cuda_streams.c";
+    let program = compiled(source, "example-cuda_streams");
     for provider in ["shm", "tcp;ofi_rxm"] {
-        let mut command = Command::new(host_stub());
-        command.args(["launch", "-n", "2", "--provider", provider, "--plugin"]);
-        command.arg(ofi_plugin()).arg("--").arg(&program);
-        command.env("FAKE_CUDA_SAY", "1");
-        let outcome = run(command.env("LD_LIBRARY_PATH", place()));
-        let said = outcome.transcript();
-        assert!(outcome.status.success(), "{said}");
-        assert_eq!(outcome.stdout.matches("passed").count(), 2, "{said}");
-        was_used(&outcome.stderr, true);
+        let outcome = launched(&program, &[], provider, &[]);
+        was_staged(&outcome.stderr, true);
     }
 }
 
@@ -114,6 +180,7 @@ fn a_copy_that_fails_while_others_are_under_way() {
         .args(["device/large", "--provider", "shm"]);
     command.arg("--plugin").arg(ofi_plugin());
     command.env("LD_LIBRARY_PATH", place());
+    command.env(UNSHARED.0, UNSHARED.1);
     let outcome = run(command.env("FAKE_CUDA_EVENTS_FAIL", "1"));
     let said = outcome.transcript();
     assert!(outcome.stdout.contains("0 passed, 1 failed"), "{said}");

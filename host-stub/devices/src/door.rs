@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use osc_engine::door::{DeviceBuffer, Found, Location};
+use osc_engine::door::{DeviceBuffer, Found, Location, OpenedMemory};
 
 use crate::registry::{Device, Devices};
 
@@ -35,5 +35,14 @@ impl osc_engine::door::Devices for OfWindows {
     fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, String> {
         let memory = self.0.allocate(device, len);
         memory.map_err(|error| error.to_string())
+    }
+
+    fn export(&self, device: i32, base: u64, len: usize) -> Result<Vec<u8>, String> {
+        let exported = self.0.export(device, base, len);
+        exported.map_err(|error| error.to_string())
+    }
+
+    fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String> {
+        self.0.open(exported)
     }
 }

@@ -54,6 +54,9 @@ pub enum DeviceError {
     /// The device cannot start operations.
     #[error("device {0} ({1}) starts no operations: {2}")]
     StartsNothing(i32, String, String),
+    /// Other processes cannot open memory of the device.
+    #[error("device {0} ({1}): other processes cannot open its memory: {2}")]
+    NotShared(i32, String, String),
     /// The device has no way to allocate that the host knows of.
     #[error("device {0} ({1}): {2}")]
     NoMemory(i32, String, String),

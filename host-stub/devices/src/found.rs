@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex};
 
-use osc_engine::door::{DeviceBuffer, Found, HOST, Location};
+use osc_engine::door::{DeviceBuffer, Found, HOST, Location, OpenedMemory};
 use osc_engine::transport::Registration;
 use plugin_api::{Access, Handle};
 
 use crate::error::DeviceError;
 use crate::registry::{Allocation, Device, Devices, lock};
-use crate::table::{Seen, Table};
+use crate::table::{Seen, Share, Table};
 
 /// The most allocations, known by lookups only, whose registrations are kept.
 const MOST_SEEN: usize = 1024;
@@ -45,6 +45,7 @@ impl Devices {
             iface: device.iface,
             address,
             handle,
+            by_driver: table.devices[number as usize].ways.share.is_some() && !self.is_overridden(),
         }))
     }
 
@@ -118,6 +119,44 @@ impl Devices {
             buffer,
             table: Arc::clone(&self.table),
         }))
+    }
+}
+
+/// Memory of other processes.
+impl Devices {
+    /// What another process of this node needs to open memory of a device.
+    pub fn export(&self, device: i32, base: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
+        let name = self.device(device)?.name;
+        let refused = |why: &str| DeviceError::NotShared(device, name.clone(), String::from(why));
+        if self.is_overridden() {
+            return Err(refused("the program's own functions copy it"));
+        }
+        let share = self.table().devices[device as usize].ways.share.clone();
+        let share = share.ok_or_else(|| refused("no driver is known that shares it"))?;
+        share.export(base, len).map_err(|why| refused(&why))
+    }
+
+    /// Opens memory that another process of this node exported: for its own device, else for another that reaches it. `None`: this
+    /// process uses no device yet.
+    pub fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String> {
+        // At level 1 this process uses no device.
+        self.allow(0).map_err(|error| error.to_string())?;
+        // The driver is called without the lock of the table, which progress takes.
+        let mut all: Vec<Arc<dyn Share>> = {
+            let table = self.table();
+            let entries = table.devices.iter();
+            entries.filter_map(|e| e.ways.share.clone()).collect()
+        };
+        all.sort_by_key(|share| !share.is_home_of(exported));
+        let mut refused = None;
+        for share in all {
+            match share.open(exported) {
+                Ok(Some(opened)) => return Ok(Some(opened)),
+                Ok(None) => {}
+                Err(why) => refused = refused.or(Some(why)),
+            }
+        }
+        refused.map_or(Ok(None), Err)
     }
 }
 

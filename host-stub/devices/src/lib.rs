@@ -3,7 +3,8 @@
 //!
 //! [`Devices`] is the registry. It knows of memory that it was told of ([`Devices::add_memory`]), of host memory that is mapped on a
 //! device ([`Devices::associate`]), and of what a [`Lookup`] finds; CUDA's is here ([`Devices::add_cuda`]). [`OfWindows`] is the registry as
-//! the engine sees it. Copies are the transport's affair.
+//! the engine sees it. Copies are the transport's affair, except for memory of other processes of the node, which CUDA's driver
+//! opens and copies.
 
 mod cuda;
 mod door;
@@ -17,4 +18,4 @@ pub use cuda::{cuda_devices, is_cuda_loaded};
 pub use door::OfWindows;
 pub use error::{DeviceError, TransportErrorText};
 pub use registry::{Allocation, Device, Devices, Lookup, MappedMemory};
-pub use table::{Allocate, Map, Ways};
+pub use table::{Allocate, Map, Share, Ways};

@@ -1,5 +1,6 @@
 //! The devices of a process, and what memory they have.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use osc_engine::door::{
@@ -80,6 +81,8 @@ pub struct Devices {
     /// Shared with the memory that it gave out, which takes itself off.
     pub(crate) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
+    /// Whether the program's own functions copy memory of devices.
+    overridden: AtomicBool,
     /// The parameter by which calls refuse device memory (level 1), if they do.
     refused: Option<&'static str>,
 }
@@ -90,6 +93,7 @@ impl Devices {
         Devices {
             table: Arc::default(),
             transport: OnceLock::from(transport.clone()),
+            overridden: AtomicBool::new(false),
             refused,
         }
     }
@@ -168,7 +172,17 @@ impl Devices {
             return Status::NOT_SUPPORTED;
         };
         // SAFETY: as the caller vouches.
-        unsafe { transport.set_overrides(ops) }
+        let status = unsafe { transport.set_overrides(ops) };
+        if status.is_ok() {
+            // Relaxed: a call that is concurrent may use the earlier functions.
+            self.overridden.store(ops.is_some(), Ordering::Relaxed);
+        }
+        status
+    }
+
+    /// Whether the program's own functions copy memory of devices, in an order that only they know.
+    pub(crate) fn is_overridden(&self) -> bool {
+        self.overridden.load(Ordering::Relaxed)
     }
 
     /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner

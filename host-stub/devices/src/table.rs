@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
 
-use osc_engine::door::{DeviceBuffer, HOST, Location, decode_location};
+use osc_engine::door::{DeviceBuffer, HOST, Location, OpenedMemory, decode_location};
 use osc_engine::transport::Registration;
 
 use crate::error::DeviceError;
@@ -48,6 +48,19 @@ pub type Allocate = Arc<dyn Fn(usize) -> Result<Box<dyn DeviceBuffer>, String> +
 pub type Map =
     Box<dyn Fn((*mut u8, usize)) -> Result<(u64, Box<dyn Send + Sync>), String> + Send + Sync>;
 
+/// Lets processes of one node use each other's memory of a device.
+pub trait Share: Send + Sync {
+    /// What another process needs to open `len` bytes of this process's memory.
+    fn export(&self, base: u64, len: usize) -> Result<Vec<u8>, String>;
+
+    /// Whether memory that another process exported is of this device.
+    fn is_home_of(&self, exported: &[u8]) -> bool;
+
+    /// Opens, for this device, memory that another process exported, of whichever device. `None`: this process does not use this
+    /// device yet.
+    fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String>;
+}
+
 /// How memory is had of a device.
 #[derive(Default)]
 pub struct Ways {
@@ -55,6 +68,8 @@ pub struct Ways {
     pub allocate: Option<Allocate>,
     /// Maps host memory for it; where the device's address is the host's, nothing need be done.
     pub map: Option<Map>,
+    /// Shares some with other processes. The same driver copies what it shares.
+    pub share: Option<Arc<dyn Share>>,
 }
 
 /// A device, and how memory is had of it.

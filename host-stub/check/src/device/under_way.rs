@@ -8,7 +8,7 @@ use plugin_api::{Datatype, HmemInfo, ModuleFlags, hmem_iface};
 use crate::buffer::DeviceBuffer;
 use crate::case::{At, Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
-use host_stub::win::{Assertion, Layout, Op, WinError, unboxed};
+use host_stub::win::{Assertion, Layout, Op, WinError, Window, unboxed};
 
 /// Elements of each transfer, every second of its buffer. They are few, because each is an operation, and providers
 /// limit operations.
@@ -53,11 +53,12 @@ fn without_rank_1(context: &Context<'_>, act: impl FnOnce() -> Outcome) -> Outco
     }
 }
 
-/// Whether rank 1 itself serves its device memory.
-fn is_served_by_progress(context: &Context<'_>) -> bool {
+/// Whether rank 1 itself serves its device memory in a window.
+fn is_served_by_progress(context: &Context<'_>, window: &Window) -> bool {
     let threaded = context.job.params().value("btl_ofi_hmem_thread");
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     info.is_some_and(|info| info.staged > 0)
+        && !window.is_opened(1)
         && threaded.and_then(|value| value.as_bool()) != Some(true)
 }
 
@@ -108,7 +109,7 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
             }
             window.put(from.pointer(0)?, &plain, part(3))?;
         }
-        if is_served_by_progress(context) {
+        if is_served_by_progress(context, &window) {
             for request in &mut requests {
                 let ended = request.test()?;
                 ensure(!ended, || {
@@ -166,16 +167,17 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
 /// A copy that fails after its call returned is told once: by the request, or else by the next flush.
 pub(super) fn fails_later(context: &Context<'_>) -> Outcome {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
+    let window = context.allocate(SPAN, 1)?;
     if context.size < 2
-        || !is_served_by_progress(context)
+        || !is_served_by_progress(context, &window)
         || info.is_none_or(|info| info.overrides == HmemInfo::NONE)
     {
+        window.free()?;
         return say(
             context,
             "there is one rank, or the operations end by themselves, or copies do not answer wrongly",
         );
     }
-    let window = context.allocate(SPAN, 1)?;
     let buffer = DeviceBuffer::new(context.job.devices(), SPAN, 0)?;
     let (there, layout) = (gaps(false)?, gaps(true)?);
     let whole = || there.at(1, 0);

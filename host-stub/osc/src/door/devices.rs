@@ -25,6 +25,33 @@ pub struct Found {
     pub address: u64,
     /// The transport's handle of it; NULL where it has none.
     pub handle: *mut Handle,
+    /// Whether the driver that opens memory of other processes may copy it ([`OpenedMemory`]): it is memory of that driver, and
+    /// the program set no copy functions.
+    pub by_driver: bool,
+}
+
+/// Bytes to copy between memory that the driver reaches from this process: of the host, of a device, or opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Where they go.
+    pub to: u64,
+    /// Where they are.
+    pub from: u64,
+    /// How many.
+    pub len: usize,
+}
+
+/// Memory of a device that another process of this node exposes, opened here. Closed when dropped.
+pub trait OpenedMemory: Send + Sync {
+    /// Its first byte in this process.
+    fn base(&self) -> u64;
+
+    /// Copies runs between this memory and the host or a device. They are copied when this returns, and other processes see them. An
+    /// error is a reason, for people; then some runs may be copied.
+    ///
+    /// # Safety
+    /// Each run is readable and writable memory that the driver reaches.
+    unsafe fn copy(&self, runs: &mut dyn Iterator<Item = Run>) -> Result<(), String>;
 }
 
 /// The devices of a process. An error is a reason, for people.
@@ -45,4 +72,12 @@ pub trait Devices: Send + Sync {
 
     /// Memory of a device.
     fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, String>;
+
+    /// What another process of this node needs to [`open`](Self::open) memory of a device. An error if the driver shares none, or
+    /// refuses to share this memory.
+    fn export(&self, device: i32, base: u64, len: usize) -> Result<Vec<u8>, String>;
+
+    /// Opens memory that another process of this node exported. `None`: this process does not use its device, or not yet. An error is
+    /// final.
+    fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String>;
 }

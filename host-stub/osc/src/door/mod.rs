@@ -17,7 +17,7 @@ mod watch;
 
 pub use completion::{Attached, Completion, Listener, Taken};
 pub use context::{Context, Defaults};
-pub use devices::{DeviceBuffer, Devices, Found};
+pub use devices::{DeviceBuffer, Devices, Found, OpenedMemory, Run};
 pub use group::{Group, Grouped, Members};
 pub use location::{
     HOST, Location, MAX_DEVICES, decode_location, encode_location, is_looked_for, look_from_now_on,

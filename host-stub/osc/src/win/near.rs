@@ -48,7 +48,7 @@ fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
     flushed
 }
 
-unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+pub(super) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer, whose target range was checked to lie in the
     // target's memory; that memory is mapped here as said.
     unsafe {
@@ -62,7 +62,7 @@ unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     }
 }
 
-unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+pub(super) unsafe fn get(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: as in `put`.
     unsafe {
         match transfer.peer.reach {

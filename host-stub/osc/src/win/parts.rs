@@ -7,6 +7,7 @@ use super::bounce::PackedBytes;
 use super::btl::gathers::Gathers;
 use super::busy::BusyPeers;
 use super::control::Control;
+use super::device::opened::Neighbours;
 use super::dynamic::refused::Refused;
 use super::dynamic::regions::Attached;
 use super::peers::Peers;
@@ -24,6 +25,8 @@ pub(super) struct Exposed {
     pub(super) len: usize,
     /// The kind of memory, one of [`plugin_api::hmem_iface`].
     pub(super) iface: u32,
+    /// What other processes of this node need to open it; empty if they cannot.
+    pub(super) exported: Vec<u8>,
     // Before `memory`: fields drop in this order, and a registration must not outlive its memory.
     pub(super) registration: Option<Registration>,
     pub(super) memory: Memory,
@@ -116,6 +119,7 @@ pub(super) struct Parts {
     pub(super) shared: Option<Shared>,
     pub(super) attached: Attached,
     pub(super) peers: Peers,
+    pub(super) neighbours: Neighbours,
     pub(super) slots: Slots,
     pub(super) requests: RequestPool,
     pub(super) packed: PackedBytes,

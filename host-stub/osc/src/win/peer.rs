@@ -28,11 +28,13 @@ pub(super) struct Offer {
     pub(super) handle: Vec<u8>,
     /// Handle of its control block.
     pub(super) control_handle: Vec<u8>,
+    /// What other processes of its node need to open its memory, if that is a device's; empty if they cannot.
+    pub(super) exported: Vec<u8>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR2");
+const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR3");
 const REFUSED: u64 = 0;
-pub(super) const HEADER: usize = 8 * 8;
+pub(super) const HEADER: usize = 9 * 8;
 
 /// The bytes that a rank sends when a window is made: its offer, or why it has none.
 pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {
@@ -47,10 +49,12 @@ pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8>
                 offer.control_base,
                 offer.handle.len() as u64,
                 offer.control_handle.len() as u64,
+                offer.exported.len() as u64,
             ];
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
             bytes.extend_from_slice(&offer.handle);
             bytes.extend_from_slice(&offer.control_handle);
+            bytes.extend_from_slice(&offer.exported);
             bytes
         }
         Err(reason) => {
@@ -107,7 +111,9 @@ pub(super) fn decode(
         }
     };
     let (handle, control) = (length(6)?, length(7)?);
-    if control == 0 || bytes.len() != HEADER + handle + control {
+    let exported = usize::try_from(word(8)?).ok();
+    let total = exported.and_then(|len| len.checked_add(HEADER + handle + control));
+    if control == 0 || total != Some(bytes.len()) {
         return Err(refuse(format!("its offer has {} B", bytes.len())));
     }
     Ok(Offer {
@@ -117,7 +123,8 @@ pub(super) fn decode(
             .map_err(|_| refuse("its displacement unit has more than 32 bits".to_owned()))?,
         control_base: word(5)?,
         handle: bytes[HEADER..HEADER + handle].to_vec(),
-        control_handle: bytes[HEADER + handle..].to_vec(),
+        control_handle: bytes[HEADER + handle..HEADER + handle + control].to_vec(),
+        exported: bytes[HEADER + handle + control..].to_vec(),
     })
 }
 
@@ -225,6 +232,7 @@ mod tests {
             control_base: 0x2000,
             handle: vec![7; 16],
             control_handle: vec![9; 16],
+            exported: vec![3; 5],
         }
     }
 

@@ -72,6 +72,6 @@ proptest! {
     #[test]
     fn random_offers(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
         holds(&bytes)?;
-        holds(&[b"WINOFFR1".as_slice(), &bytes].concat())?;
+        holds(&[b"WINOFFR3".as_slice(), &bytes].concat())?;
     }
 }

@@ -34,7 +34,8 @@ pub struct Transfer<'a> {
     /// Where elements lie in the origin's buffer.
     pub origin_layout: &'a Layout,
     /// The transport's handle of the origin's buffer, which is then device memory of this process
-    /// that nothing here may touch; NULL for host memory. Only puts and gets without gaps have one.
+    /// that nothing here may touch; NULL for host memory. Only puts and gets have one: without gaps, or of
+    /// memory that is opened here.
     pub local_handle: *mut Handle,
     /// The element that compare-and-swap compares with; NULL for other calls.
     pub compare: *const u8,

@@ -97,6 +97,8 @@ impl Window {
         if let Err(error) = self.epochs.free_begin() {
             return Err(fail(self, error));
         }
+        // Before the others meet this rank, because after that they may free their memory.
+        self.parts.neighbours.close();
         let freed = (self.table.free)(&self);
         self.epochs.free_end();
         if let Err(error) = freed {
@@ -134,7 +136,8 @@ impl Drop for Window {
                 "a window was dropped without being freed; its memory stays"
             );
             // SAFETY: `self` ends here, and with `whole` still set nobody has taken the parts.
-            let parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            let mut parts = unsafe { ManuallyDrop::take(&mut self.parts) };
+            parts.neighbours.close();
             self.link.context.dropped.keep(parts);
         }
     }

@@ -7,6 +7,7 @@ use crate::win::bounce::PackedBytes;
 use crate::win::btl;
 use crate::win::btl::gathers::Gathers;
 use crate::win::control::Control;
+use crate::win::device::opened::{self, Neighbours};
 use crate::win::dynamic::attempts;
 use crate::win::dynamic::completing;
 use crate::win::dynamic::refused::Refused;
@@ -28,11 +29,17 @@ use crate::win::table::{Direct, RmaTable};
 use crate::win::types::TypeTable;
 use crate::win::window::Window;
 
-pub(in crate::win) fn table_for(cards: &[Card]) -> (RmaTable, &'static str) {
-    if cards.iter().all(|card| card.reach == Reach::Transport) {
-        (btl::TABLE, "btl")
-    } else {
-        (near::TABLE, "mixed")
+pub(in crate::win) fn table_for(
+    cards: &[Card],
+    neighbours: &Neighbours,
+) -> (RmaTable, &'static str) {
+    let (table, name) = match cards.iter().all(|card| card.reach == Reach::Transport) {
+        true => (btl::TABLE, "btl"),
+        false => (near::TABLE, "mixed"),
+    };
+    match neighbours.is_empty() {
+        true => (table, name),
+        false => (opened::over(table), name),
     }
 }
 
@@ -42,6 +49,7 @@ pub(in crate::win) struct Pieces {
     pub(in crate::win) control: Control,
     pub(in crate::win) shared: Option<Shared>,
     pub(in crate::win) cards: Vec<Card>,
+    pub(in crate::win) neighbours: Neighbours,
 }
 
 pub(in crate::win) fn assemble(
@@ -55,6 +63,7 @@ pub(in crate::win) fn assemble(
         control,
         shared,
         cards,
+        neighbours,
     } = pieces;
     let table = match kind {
         WindowKind::Dynamic => attempts::over(completing::over(table)),
@@ -76,6 +85,7 @@ pub(in crate::win) fn assemble(
             shared,
             attached: Attached::default(),
             peers: Peers::new(&link, &cards),
+            neighbours,
             slots: Slots::new(),
             requests: RequestPool::default(),
             packed: PackedBytes::default(),

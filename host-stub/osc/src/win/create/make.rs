@@ -27,6 +27,7 @@ use crate::win::create::intent::{Intent, classes};
 use crate::win::create::own_part::{device_memory, expose, memory, usable};
 use crate::win::create::share::{Opened, agree, open, owns};
 use crate::win::create::wanted::{Source, Wanted};
+use crate::win::device::opened::Neighbours;
 use crate::win::direct::direct;
 use crate::win::dynamic::regions::Shape;
 use crate::win::error::{WinResult, refused};
@@ -143,6 +144,7 @@ fn offer(unit: u32, (exposed, control): &Part) -> Offer {
         control_base,
         handle: exposed.handle_bytes(),
         control_handle,
+        exported: exposed.exported.clone(),
     }
 }
 
@@ -246,6 +248,7 @@ fn whole(
                 control_base: 0,
                 handle: handle.clone(),
                 control_handle: handle.clone(),
+                exported: Vec::new(),
             };
             Card {
                 reach: Reach::Mapped(0),
@@ -259,6 +262,7 @@ fn whole(
         base: cards[link.rank].offer.base as *mut u8,
         len: wanted.source.len(),
         iface: hmem_iface::SYSTEM,
+        exported: Vec::new(),
         registration: None,
         memory: Memory::Elsewhere,
     };
@@ -271,6 +275,7 @@ fn whole(
             control,
             shared: Some(shared),
             cards,
+            neighbours: Neighbours::default(),
         },
     ))
 }
@@ -365,6 +370,7 @@ fn joined(
     let own_class = own_class(&link, classes);
     let handle_size = link.transport.attributes().handle_size;
     let mut cards = Vec::with_capacity(link.size);
+    let mut neighbours = Neighbours::default();
     for (rank, blob) in offers.iter().enumerate() {
         let mut card = Card {
             offer: decode(rank, wanted.kind, handle_size, blob)?,
@@ -387,10 +393,13 @@ fn joined(
                 (_, Some(here)) => Reach::Mapped(here.wrapping_sub(base)),
             };
         }
+        if rank != link.rank && classes[rank] == classes[link.rank] {
+            neighbours.add(rank, std::mem::take(&mut card.offer.exported));
+        }
         cards.push(card);
     }
     exposed.close_segment();
-    let table = table_for(&cards);
+    let table = table_for(&cards, &neighbours);
     Ok(assemble(
         link,
         (wanted.kind, info),
@@ -400,6 +409,7 @@ fn joined(
             control,
             shared: None,
             cards,
+            neighbours,
         },
     ))
 }

@@ -167,6 +167,19 @@ fn register_part(
     registered.map_err(|error| error.to_string())
 }
 
+/// What other processes of this node need to open memory of a device.
+fn exported(link: &Link, base: u64, len: usize, device: i32) -> Vec<u8> {
+    if device == HOST || len == 0 {
+        return Vec::new();
+    }
+    let devices = link.devices();
+    let exported = devices.and_then(|devices| devices.export(device, base, len));
+    exported.unwrap_or_else(|why| {
+        tracing::debug!("other processes cannot open this window's memory: {why}");
+        Vec::new()
+    })
+}
+
 /// Registers this rank's memory.
 pub(in crate::win) fn expose(
     link: &Link,
@@ -190,6 +203,7 @@ pub(in crate::win) fn expose(
         base,
         len,
         iface,
+        exported: exported(link, base as u64, len, device),
         registration,
         memory,
     })

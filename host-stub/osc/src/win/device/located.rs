@@ -1,7 +1,8 @@
 //! Calls with buffers that may be on a device. Each call looks up where its buffers are. A transfer that the window's table
 //! cannot take with these buffers goes through host memory.
 //!
-//! A put or get without gaps over the transport takes the device buffer itself. For all other calls the copy functions pack
+//! A put or get without gaps over the transport takes the device buffer itself, and so does any of memory that is opened here
+//! ([`crate::win::device::opened`]). For all other calls the copy functions pack
 //! many runs at a time into host memory, and the operation uses the packed data ([`crate::win::packed`]).
 
 use plugin_api::hmem_iface;
@@ -114,7 +115,7 @@ impl Window {
         Ok(Elements::Runs(runs, layout.clone()))
     }
 
-    /// Whether the transport takes a device buffer as it is.
+    /// Whether the transport takes a device buffer as it is, or the driver that opened the target's memory.
     fn takes(&self, op: &RmaOp<'_>, found: &Found) -> bool {
         let attributes = self.link.transport.attributes();
         let limit = match op.kind {
@@ -122,6 +123,9 @@ impl Window {
             Kind::Get => attributes.get_limit,
             Kind::Update | Kind::Fetch | Kind::Swap => return false,
         };
+        if self.opened(op.target.rank).is_some() {
+            return found.by_driver && !found.handle.is_null();
+        }
         let peer = self.peer(op.call, op.target.rank);
         let reach = peer.ok().map(|peer| peer.reach);
         !found.handle.is_null()

@@ -2,5 +2,6 @@
 
 pub(super) mod device_copy;
 pub(super) mod located;
+pub(super) mod opened;
 pub(super) mod packed;
 pub(super) mod regular;

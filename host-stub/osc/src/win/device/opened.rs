@@ -1,0 +1,131 @@
+//! Memory of devices that other processes of this node have in a window, opened here: the driver copies between it and the
+//! origin's buffer, with no part of the target's processor and no host memory between.
+//!
+//! Only puts and gets come here. Accumulates are the owner's, who makes them atomic. A put or get is complete when its call
+//! returns, at the target too, so flushes have nothing to wait for, and the order with accumulates that a flush makes holds.
+//! Each origin decides for itself: where the memory cannot be opened, the transport moves the bytes.
+
+use std::sync::OnceLock;
+
+use crate::door::{OpenedMemory, Run};
+use crate::win::error::{WinError, WinResult};
+use crate::win::near;
+use crate::win::pieces::{Piece, Pieces};
+use crate::win::table::RmaTable;
+use crate::win::transfer::Transfer;
+use crate::win::window::Window;
+
+/// A rank of this node whose memory can perhaps be opened.
+struct Neighbour {
+    rank: usize,
+    exported: Vec<u8>,
+    /// Set when it is known whether it can.
+    opened: OnceLock<Option<Box<dyn OpenedMemory>>>,
+}
+
+/// Those of a window, in the order of their ranks.
+#[derive(Default)]
+pub(in crate::win) struct Neighbours(Vec<Neighbour>);
+
+impl Neighbours {
+    /// Adds a rank above all others, unless it exported nothing.
+    pub(in crate::win) fn add(&mut self, rank: usize, exported: Vec<u8>) {
+        if !exported.is_empty() {
+            self.0.push(Neighbour {
+                rank,
+                exported,
+                opened: OnceLock::new(),
+            });
+        }
+    }
+
+    pub(in crate::win) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Closes all memory. Later puts and gets go by the transport.
+    pub(in crate::win) fn close(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The functions of a window with neighbours.
+pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
+    RmaTable {
+        put: communicate::<true>,
+        get: communicate::<false>,
+        rput: communicate::<true>,
+        rget: communicate::<false>,
+        ..table
+    }
+}
+
+unsafe fn communicate<const PUT: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
+    // SAFETY: the caller vouches for the transfer.
+    unsafe {
+        match window.opened(transfer.target) {
+            Some(memory) => copy::<PUT>(memory, transfer),
+            None if PUT => near::put(window, transfer),
+            None => near::get(window, transfer),
+        }
+    }
+}
+
+/// Makes a put or get at once.
+unsafe fn copy<const PUT: bool>(
+    memory: &dyn OpenedMemory,
+    transfer: &Transfer<'_>,
+) -> WinResult<()> {
+    let offset = transfer.address.wrapping_sub(transfer.peer.base);
+    let there = memory.base().wrapping_add(offset);
+    let here = transfer.origin as u64;
+    let run = |piece: Piece| {
+        let ours = here.wrapping_add(piece.origin as u64);
+        let theirs = there.wrapping_add(piece.target as u64);
+        let (to, from) = if PUT { (theirs, ours) } else { (ours, theirs) };
+        let len = piece.len;
+        Run { to, from, len }
+    };
+    let layouts = (transfer.origin_layout, transfer.target_layout);
+    let mut runs = Pieces::new(layouts.0, None, layouts.1, usize::MAX).map(run);
+    // SAFETY: the caller vouches for the transfer: its target range lies in the target's memory, and the origin's buffer is valid
+    // for its layout. On a device it is the driver's, as `located` made sure.
+    unsafe { memory.copy(&mut runs) }.map_err(|why| {
+        let (call, size) = (transfer.call, transfer.target_layout.bytes());
+        tracing::error!("{call} of {size} B of memory that is opened here: {why}");
+        Box::new(WinError::DeviceCopy {
+            call,
+            function: "the driver's copy of opened memory",
+            size,
+            answer: -i64::from(libc::EIO),
+        })
+    })
+}
+
+impl Window {
+    /// Whether the driver copies puts and gets to a rank's memory of a device without that rank, because this process has opened the
+    /// memory. Opens it if that is possible.
+    pub fn is_opened(&self, rank: usize) -> bool {
+        self.opened(rank).is_some()
+    }
+
+    /// A rank's memory, if it is opened here. Opens it once this process uses the rank's device.
+    pub(in crate::win) fn opened(&self, rank: usize) -> Option<&dyn OpenedMemory> {
+        let neighbours = &self.parts.neighbours.0;
+        let at = neighbours.binary_search_by_key(&rank, |neighbour| neighbour.rank);
+        let neighbour = &neighbours[at.ok()?];
+        if let Some(known) = neighbour.opened.get() {
+            return known.as_deref();
+        }
+        let devices = self.link.devices();
+        let opened = match devices.and_then(|devices| devices.open(&neighbour.exported)) {
+            Ok(None) => return None,
+            Ok(opened) => opened,
+            Err(why) => {
+                tracing::debug!("memory of rank {rank} is not opened here: {why}");
+                None
+            }
+        };
+        neighbour.opened.get_or_init(|| opened).as_deref()
+    }
+}

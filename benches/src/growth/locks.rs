@@ -47,8 +47,8 @@ impl Group for Pretended {
         self.own.endpoint(0)
     }
 
-    fn node(&self, rank: usize) -> u32 {
-        rank as u32
+    fn is_beside(&self, rank: usize) -> bool {
+        rank == 0
     }
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {

@@ -4,7 +4,6 @@ mod hooks;
 mod limits;
 mod locks;
 mod neighbours;
-mod rounds;
 mod sharing;
 
 use super::case::{Case, Context, Outcome, ensure};
@@ -22,7 +21,6 @@ pub(super) fn passes(ranks: usize) -> Vec<Pass> {
     own.extend(hooks::cases());
     own.extend(sharing::cases());
     own.extend(locks::cases());
-    own.extend(rounds::cases());
     vec![
         Pass::new(Info::new(), own),
         Pass::new(with(TableChoice::Auto), windows()).named("shm"),

@@ -39,12 +39,15 @@ impl Group for WindowRanks {
         endpoint.map_err(|error| error.to_string())
     }
 
-    fn node(&self, rank: usize) -> u32 {
-        self.0.job().bootstrap().node(self.job_rank(rank))
+    fn is_beside(&self, rank: usize) -> bool {
+        let job = self.0.job();
+        let bootstrap = job.bootstrap();
+        bootstrap.node(self.job_rank(rank)) == bootstrap.node(job.rank())
     }
 
-    fn memory_node(&self, rank: usize) -> u32 {
-        self.0.job().node(self.job_rank(rank))
+    fn may_share(&self, rank: usize) -> bool {
+        let job = self.0.job();
+        job.node(self.job_rank(rank)) == job.node(job.rank())
     }
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {

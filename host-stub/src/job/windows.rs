@@ -114,12 +114,13 @@ impl Group for World {
         endpoint.map_err(|error| error.to_string())
     }
 
-    fn node(&self, rank: usize) -> u32 {
-        self.0.bootstrap().node(rank as u32)
+    fn is_beside(&self, rank: usize) -> bool {
+        let bootstrap = self.0.bootstrap();
+        bootstrap.node(rank as u32) == bootstrap.node(self.0.rank())
     }
 
-    fn memory_node(&self, rank: usize) -> u32 {
-        self.0.node(rank as u32)
+    fn may_share(&self, rank: usize) -> bool {
+        self.0.node(rank as u32) == self.0.node(self.0.rank())
     }
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {

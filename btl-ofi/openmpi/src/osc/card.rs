@@ -6,7 +6,7 @@ use crate::osc::transport::Scope;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Card {
     pub(crate) state: State,
-    /// Bytes of what a second exchange would bring: the address, or the reason of a refusal.
+    /// Bytes of the text behind the card: the address of a rank that meets others, the reason of a refusal.
     pub(crate) length: u32,
     /// Whether its part of the window has bytes.
     pub(crate) has_memory: bool,
@@ -16,8 +16,6 @@ pub(crate) struct Card {
     pub(crate) prefers_ucx: bool,
     /// By which transport it meets the others.
     pub(crate) scope: Scope,
-    /// The lowest rank on the same node.
-    pub(crate) node: u32,
     /// Displacement unit, bytes.
     pub(crate) unit: u64,
     /// A number of the hints.
@@ -35,7 +33,7 @@ pub(crate) enum State {
 }
 
 impl Card {
-    pub(crate) const SIZE: usize = 24;
+    pub(crate) const SIZE: usize = 20;
 
     pub(crate) fn encode(self) -> [u8; Card::SIZE] {
         let mut bytes = [0; Card::SIZE];
@@ -52,24 +50,18 @@ impl Card {
         // The lengths are below 2^26.
         let first = state << 30 | flags | self.length;
         bytes[..4].copy_from_slice(&first.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.node.to_ne_bytes());
-        bytes[8..16].copy_from_slice(&self.unit.to_ne_bytes());
-        bytes[16..].copy_from_slice(&self.hints.to_ne_bytes());
+        bytes[4..12].copy_from_slice(&self.unit.to_ne_bytes());
+        bytes[12..].copy_from_slice(&self.hints.to_ne_bytes());
         bytes
     }
 
-    pub(crate) fn decode(bytes: &[u8]) -> Card {
-        let word = |at: usize| {
-            let mut word = [0; 4];
-            word.copy_from_slice(&bytes[at..at + 4]);
-            u32::from_ne_bytes(word)
-        };
+    pub(crate) fn decode(bytes: &[u8; Card::SIZE]) -> Card {
         let long = |at: usize| {
             let mut long = [0; 8];
             long.copy_from_slice(&bytes[at..at + 8]);
             u64::from_ne_bytes(long)
         };
-        let first = word(0);
+        let first = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
         Card {
             state: match first >> 30 {
                 1 => State::Meets,
@@ -84,9 +76,8 @@ impl Card {
                 0 => Scope::Node,
                 _ => Scope::All,
             },
-            node: word(4),
-            unit: long(8),
-            hints: long(16),
+            unit: long(4),
+            hints: long(12),
         }
     }
 }
@@ -108,7 +99,6 @@ mod tests {
                     State::Refuses => Scope::Node,
                     _ => Scope::All,
                 },
-                node: 3,
                 unit: u64::MAX,
                 hints: 0x0123_4567_89ab_cdef,
             };

@@ -1,65 +1,62 @@
 //! The ranks of a window in the engine's terms. The communicator is used only during the window's creation.
 
+use std::ffi::c_int;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use osc_engine::door::{Context, Group};
+use osc_engine::door::{Context, Group, NotMet};
 use osc_engine::transport::EndpointRef;
 
 use crate::bindings as ffi;
+use crate::osc::card::Card;
+use crate::osc::meeting::{Ended, Told, meet, to_all};
 use crate::osc::transport::Opened;
 
-/// Bytes that one exchange carries of each rank. A rank with more bytes makes a second exchange
-/// necessary.
-const ONE_EXCHANGE: usize = 320 - LENGTH;
-/// Bytes of the number of bytes before them.
-const LENGTH: usize = 4;
-
-/// A member of a window.
-pub(crate) struct Member {
-    pub(crate) process: u64,
-    pub(crate) node: u32,
-    pub(crate) endpoint: EndpointRef,
+/// The ranks of a communicator, and their processes.
+#[derive(Clone)]
+pub(crate) struct Comm {
+    pub(crate) raw: *mut ffi::ompi_communicator_t,
+    pub(crate) rank: usize,
+    pub(crate) processes: Arc<[u64]>,
 }
 
-/// The ranks of a window.
-pub(crate) struct Ranks {
-    context: Arc<Context>,
-    rank: usize,
-    members: Box<[Member]>,
-    /// NULL once the window is made.
-    comm: AtomicPtr<ffi::ompi_communicator_t>,
-}
-
-impl Ranks {
-    /// The ranks of a communicator that lives until [`forget`](Self::forget).
-    pub(crate) fn new(
-        opened: &Opened,
-        rank: usize,
-        members: Box<[Member]>,
-        comm: *mut ffi::ompi_communicator_t,
-    ) -> Ranks {
-        Ranks {
-            context: Arc::clone(&opened.context),
-            rank,
-            members,
-            comm: AtomicPtr::new(comm),
+impl Comm {
+    /// # Safety
+    /// The communicator lives.
+    pub(crate) unsafe fn of(raw: *mut ffi::ompi_communicator_t) -> Comm {
+        // SAFETY: the caller's contract, and these are its ranks.
+        unsafe {
+            let size = ffi::mca_osc_ofi_host_size(raw);
+            let process = |rank| ffi::mca_osc_ofi_host_process(raw, rank);
+            Comm {
+                raw,
+                rank: ffi::mca_osc_ofi_host_rank(raw) as usize,
+                processes: (0..size).map(process).collect(),
+            }
         }
     }
 
-    /// Forgets the communicator, which the program may free.
-    pub(crate) fn forget(&self) {
-        self.comm.store(null_mut(), Ordering::Relaxed);
+    pub(crate) fn size(&self) -> usize {
+        self.processes.len()
     }
 }
 
-/// Gives every rank what each gave, `size` bytes each, one after the other. Collective. The error is Open MPI's code.
+/// Whether Open MPI places a rank of a communicator that lives on this node.
+pub(crate) fn is_beside(comm: *mut ffi::ompi_communicator_t, rank: usize) -> bool {
+    // SAFETY: the communicator lives, and the engine and this component name ranks of it.
+    unsafe {
+        rank as c_int == ffi::mca_osc_ofi_host_rank(comm)
+            || ffi::mca_osc_ofi_host_is_beside(comm, rank as c_int)
+    }
+}
+
+/// Gives every rank what each gave, as many bytes, one after the other. Collective. The error is Open MPI's code.
 pub(crate) fn exchange(
     comm: *mut ffi::ompi_communicator_t,
     ranks: usize,
     mine: &[u8],
-) -> Result<Vec<u8>, i32> {
+) -> Result<Vec<u8>, c_int> {
     let mut all = vec![0u8; mine.len() * ranks];
     // SAFETY: the communicator lives and has `ranks` ranks; the buffer has room for the data of
     // each.
@@ -78,6 +75,63 @@ pub(crate) fn exchange(
     }
 }
 
+/// What this rank tells when the ranks meet.
+pub(crate) struct Words {
+    pub(crate) card: Card,
+    /// See [`Told::text`].
+    pub(crate) text: Vec<u8>,
+    /// Whether hints have an effect, so that they must not differ.
+    pub(crate) with_hints: bool,
+}
+
+/// What the ranks told when they met, or why there is no window; `None` before.
+type Met = Option<Result<Vec<Card>, Ended>>;
+
+/// The ranks of a window.
+pub(crate) struct Ranks {
+    context: Arc<Context>,
+    opened: Arc<Opened>,
+    rank: usize,
+    processes: Arc<[u64]>,
+    /// The ways to the ranks, once all are connected.
+    endpoints: OnceLock<Box<[EndpointRef]>>,
+    /// NULL once the window is made.
+    comm: AtomicPtr<ffi::ompi_communicator_t>,
+    words: Words,
+    met: Mutex<Met>,
+}
+
+impl Ranks {
+    /// The ranks of a communicator that lives until [`part`](Self::part), and the ways to them if all are connected.
+    pub(crate) fn new(
+        opened: &Arc<Opened>,
+        comm: &Comm,
+        endpoints: Option<Box<[EndpointRef]>>,
+        words: Words,
+    ) -> Ranks {
+        Ranks {
+            context: Arc::clone(&opened.context),
+            opened: Arc::clone(opened),
+            rank: comm.rank,
+            processes: Arc::clone(&comm.processes),
+            endpoints: endpoints.map_or_else(OnceLock::new, OnceLock::from),
+            comm: AtomicPtr::new(comm.raw),
+            words,
+            met: Mutex::default(),
+        }
+    }
+
+    fn met(&self) -> MutexGuard<'_, Met> {
+        self.met.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets the communicator, which the program may free. What the ranks told, or why there is no window.
+    pub(crate) fn part(&self) -> Met {
+        self.comm.store(null_mut(), Ordering::Relaxed);
+        self.met().take()
+    }
+}
+
 impl Group for Ranks {
     fn context(&self) -> &Arc<Context> {
         &self.context
@@ -88,26 +142,56 @@ impl Group for Ranks {
     }
 
     fn size(&self) -> usize {
-        self.members.len()
+        self.processes.len()
     }
 
     fn process(&self, rank: usize) -> u64 {
-        self.members
-            .get(rank)
-            .map_or(u64::MAX, |member| member.process)
+        self.processes.get(rank).copied().unwrap_or(u64::MAX)
     }
 
     fn endpoint(&self, rank: usize) -> Result<EndpointRef, String> {
-        let member = self.members.get(rank);
-        member
-            .map(|member| member.endpoint)
-            .ok_or_else(|| format!("there is no rank {rank}"))
+        let endpoints = self.endpoints.get().map_or(&[][..], |all| all);
+        let endpoint = endpoints.get(rank).copied();
+        endpoint.ok_or_else(|| format!("there is no rank {rank}"))
     }
 
-    fn node(&self, rank: usize) -> u32 {
-        self.members
-            .get(rank)
-            .map_or(u32::MAX, |member| member.node)
+    fn is_beside(&self, rank: usize) -> bool {
+        let comm = self.comm.load(Ordering::Relaxed);
+        !comm.is_null() && is_beside(comm, rank)
+    }
+
+    fn meet(&self, offer: &[u8]) -> Result<Vec<Vec<u8>>, NotMet> {
+        let comm = self.comm.load(Ordering::Relaxed);
+        if comm.is_null() {
+            return Err(NotMet::Failed("the window is made".to_owned()));
+        }
+        let Words {
+            card,
+            text,
+            with_hints,
+        } = &self.words;
+        let told = Told {
+            card: *card,
+            text,
+            offer,
+        };
+        let connect = |addresses: &[&[u8]]| {
+            let connected = self.opened.connect(&self.processes, addresses)?;
+            // A rank that knows all has them already.
+            self.endpoints.get_or_init(|| connected);
+            Ok(())
+        };
+        let ranks = self.processes.len();
+        let exchange = |mine: &[u8]| exchange(comm, ranks, mine);
+        let (met, offers) = match meet(ranks, &told, *with_hints, &exchange, connect) {
+            Ok((cards, offers)) => (Ok(cards), Ok(offers)),
+            Err(ended) => {
+                let not_met = ended.not_met();
+                (Err(ended), Err(not_met))
+            }
+        };
+        *self.met() = Some(met);
+        offers
     }
 
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
@@ -115,35 +199,8 @@ impl Group for Ranks {
         if comm.is_null() {
             return Err("the window is made".to_owned());
         }
-        let failed = |rc| format!("Open MPI's allgather failed with {rc}");
-        let ranks = self.members.len();
-        let mut first = [0u8; LENGTH + ONE_EXCHANGE];
-        let length = u32::try_from(mine.len()).map_err(|_| "too long".to_owned())?;
-        first[..LENGTH].copy_from_slice(&length.to_ne_bytes());
-        let here = mine.len().min(ONE_EXCHANGE);
-        first[LENGTH..LENGTH + here].copy_from_slice(&mine[..here]);
-        let all = exchange(comm, ranks, &first).map_err(failed)?;
-        let mut given: Vec<(usize, Vec<u8>)> = all
-            .chunks(first.len())
-            .map(|one| {
-                let mut length = [0; LENGTH];
-                length.copy_from_slice(&one[..LENGTH]);
-                let length = u32::from_ne_bytes(length) as usize;
-                let here = length.min(ONE_EXCHANGE);
-                (length, one[LENGTH..LENGTH + here].to_vec())
-            })
-            .collect();
-        let most = given.iter().map(|(length, _)| *length).max().unwrap_or(0);
-        if most > ONE_EXCHANGE {
-            let mut rest = vec![0u8; most - ONE_EXCHANGE];
-            let more = mine.get(ONE_EXCHANGE..).unwrap_or_default();
-            rest[..more.len()].copy_from_slice(more);
-            let all = exchange(comm, ranks, &rest).map_err(failed)?;
-            for ((length, bytes), more) in given.iter_mut().zip(all.chunks(rest.len())) {
-                let missing = length.saturating_sub(bytes.len());
-                bytes.extend_from_slice(&more[..missing]);
-            }
-        }
-        Ok(given.into_iter().map(|(_, bytes)| bytes).collect())
+        let ranks = self.processes.len();
+        let all = to_all(ranks, mine, &|mine: &[u8]| exchange(comm, ranks, mine));
+        all.map_err(|rc| format!("Open MPI's allgather failed with {rc}"))
     }
 }

@@ -10,7 +10,7 @@ use crate::osc::log;
 
 /// What the ranks of a window exchange, by number: raised when that changes. Processes with another number do not make windows
 /// together.
-const PROTOCOL: u16 = 5;
+const PROTOCOL: u16 = 6;
 
 /// The numbers of processes, by their names; none for a process that has published none.
 static KNOWN: Mutex<Option<HashMap<u64, Option<u32>>>> = Mutex::new(None);

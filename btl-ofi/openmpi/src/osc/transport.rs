@@ -312,39 +312,46 @@ impl Opened {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all of these processes are connected.
-    pub(crate) fn knows(&self, processes: &[u64]) -> bool {
+    /// The ways to these processes, if all are connected.
+    pub(crate) fn endpoints_of(&self, processes: &[u64]) -> Option<Box<[EndpointRef]>> {
         let endpoints = self.endpoints();
-        processes
+        let all = processes
             .iter()
-            .all(|process| endpoints.contains_key(process))
+            .map(|process| endpoints.get(process).copied());
+        all.collect()
     }
 
-    /// The way to a process that is connected.
-    pub(crate) fn endpoint(&self, process: u64) -> Option<EndpointRef> {
-        self.endpoints().get(&process).copied()
-    }
-
-    /// Connects a process, once. The error is the reason why it cannot be reached.
-    pub(crate) fn connect(&self, process: u64, address: Vec<u8>) -> Result<(), String> {
+    /// Connects those of these processes that are not connected, by their addresses. The error is the reason why one cannot be
+    /// reached.
+    pub(crate) fn connect(
+        &self,
+        processes: &[u64],
+        addresses: &[&[u8]],
+    ) -> Result<Box<[EndpointRef]>, String> {
         let mut endpoints = self.endpoints();
-        if endpoints.contains_key(&process) {
-            return Ok(());
-        }
-        self.services.learn(process, address);
-        let connected = self
-            .transport
-            .connect(&[process])
-            .map_err(|error| error.to_string())?;
-        match connected.first().copied().flatten() {
-            Some(endpoint) => {
-                endpoints.insert(process, endpoint);
-                Ok(())
+        // All, so that a later window needs none of the addresses of which a connection fails now.
+        for (process, address) in processes.iter().zip(addresses) {
+            if !address.is_empty() {
+                self.services.learn(*process, address.to_vec());
             }
-            None => Err(format!(
-                "the transport does not reach it over {}",
-                self.transport.attributes().provider
-            )),
         }
+        let one = |(rank, process): (usize, &u64)| {
+            if let Some(endpoint) = endpoints.get(process) {
+                return Ok(*endpoint);
+            }
+            let connected = self.transport.connect(&[*process]);
+            let connected = connected.map_err(|error| error.to_string());
+            let endpoint = connected.and_then(|connected| {
+                connected.first().copied().flatten().ok_or_else(|| {
+                    let provider = &self.transport.attributes().provider;
+                    format!("the transport does not reach it over {provider}")
+                })
+            });
+            let endpoint =
+                endpoint.map_err(|reason| format!("rank {rank} is not reached: {reason}"))?;
+            endpoints.insert(*process, endpoint);
+            Ok(endpoint)
+        };
+        processes.iter().enumerate().map(one).collect()
     }
 }

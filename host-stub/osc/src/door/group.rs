@@ -23,16 +23,35 @@ pub trait Group: Send + Sync {
     /// The endpoint of a member, or why there is none.
     fn endpoint(&self, rank: usize) -> Result<EndpointRef, String>;
 
-    /// The node of a member: members with equal numbers run on one machine.
-    fn node(&self, rank: usize) -> u32;
+    /// Whether a member runs on this machine.
+    fn is_beside(&self, rank: usize) -> bool;
 
-    /// As [`node`](Self::node), of members that may share memory: machines may be taken for several nodes.
-    fn memory_node(&self, rank: usize) -> u32 {
-        self.node(rank)
+    /// Whether windows may share memory with a member: one machine may be taken for several nodes.
+    fn may_share(&self, rank: usize) -> bool {
+        self.is_beside(rank)
+    }
+
+    /// The first exchange of a creation. As [`allgather`](Self::allgather), but the members may tell each other more in the same
+    /// exchange, and may agree to make no window. [`endpoint`](Self::endpoint) serves after it.
+    fn meet(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, NotMet> {
+        self.allgather(mine).map_err(NotMet::Failed)
     }
 
     /// Gives every member what each gave, in order; collective. Makes progress meanwhile.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String>;
+}
+
+/// Why the members have not met.
+pub enum NotMet {
+    /// The exchange failed here. Other members may make the window.
+    Failed(String),
+    /// All members end the creation alike.
+    Refused {
+        /// The member because of which they do.
+        rank: usize,
+        /// Its reason.
+        reason: String,
+    },
 }
 
 /// What window creation takes: a [`Group`], shared.

@@ -18,7 +18,7 @@ mod watch;
 pub use completion::{Attached, Completion, Listener, Taken};
 pub use context::{Context, Defaults};
 pub use devices::{DeviceBuffer, Devices, Found, OpenedMemory, Run};
-pub use group::{Group, Grouped, Members};
+pub use group::{Group, Grouped, Members, NotMet};
 pub use location::{
     HOST, Location, MAX_DEVICES, decode_location, encode_location, is_looked_for, look_from_now_on,
 };

@@ -10,7 +10,8 @@ use super::create::intent::Intent;
 use super::error::{WinError, WinResult, refused};
 use crate::base::process::Process;
 use crate::door::{
-    Completion, Context, Devices, Entered, Found, HOST, Location, Members, Pace, Until, Waiter,
+    Completion, Context, Devices, Entered, Found, HOST, Location, Members, NotMet, Pace, Until,
+    Waiter,
 };
 use crate::transport::{Failure, Transport};
 
@@ -79,31 +80,47 @@ impl Link {
         let Some(own) = intents.get(self.rank) else {
             return;
         };
-        let node = |rank| self.members.node(rank);
         self.watched = intents
             .iter()
             .enumerate()
             .filter(|(rank, intent)| *rank != self.rank && intent.process.is_beside(&own.process))
-            .filter(|(rank, _)| node(*rank) == node(self.rank))
+            .filter(|(rank, _)| self.members.is_beside(*rank))
             .map(|(rank, intent)| (rank, intent.process))
             .collect();
     }
 
-    /// What every rank gives when a window is made, in the order of the ranks. Collective.
-    pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
-        let all = self.members.allgather(mine).map_err(|reason| {
-            // Ranks for which the exchange succeeded may make the window.
-            self.context.arena.spoil();
-            Box::new(WinError::Job {
-                call: "window creation",
-                reason,
-            })
+    /// What every rank gives first when a window is made, in the order of the ranks. Collective.
+    pub(super) fn meet(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
+        let all = self.members.meet(mine).map_err(|why| match why {
+            NotMet::Refused { rank, reason } => refused(rank, reason),
+            NotMet::Failed(reason) => self.unknown(reason),
         })?;
-        if all.len() != self.size {
-            let reason = format!("{} of {} ranks answered", all.len(), self.size);
-            return Err(refused(self.rank, reason));
+        self.of_each(all)
+    }
+
+    /// What every rank gives in a later exchange, in the order of the ranks. Collective.
+    pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
+        let all = self.members.allgather(mine);
+        self.of_each(all.map_err(|reason| self.unknown(reason))?)
+    }
+
+    /// The error of an exchange that failed.
+    #[cold]
+    fn unknown(&self, reason: String) -> Box<WinError> {
+        // Ranks for which the exchange succeeded may make the window.
+        self.context.arena.spoil();
+        Box::new(WinError::Job {
+            call: "window creation",
+            reason,
+        })
+    }
+
+    fn of_each(&self, all: Vec<Vec<u8>>) -> WinResult<Vec<Vec<u8>>> {
+        if all.len() == self.size {
+            return Ok(all);
         }
-        Ok(all)
+        let reason = format!("{} of {} ranks answered", all.len(), self.size);
+        Err(refused(self.rank, reason))
     }
 
     /// Progresses the transport once; returns how much completed.

@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 
-use osc_engine::door::{Context, Group, Members};
+use osc_engine::door::{Context, Group, Members, NotMet};
 use osc_engine::transport::EndpointRef;
 use osc_engine::win::{Assertion, LockKind, WinResult, Window};
 
@@ -53,32 +53,49 @@ fn kept<T>(call: impl FnOnce() -> T) -> (isize, T) {
     (BYTES.get() - before, result)
 }
 
-/// One rank, and what the exchanges among it and others come to.
-struct Scripted {
+/// What the first exchange among a rank and others comes to.
+pub(crate) enum Answer {
+    /// What all ranks give.
+    All(Vec<Vec<u8>>),
+    /// All ranks end the creation, because of this one.
+    Refused(usize, &'static str),
+    /// The exchange fails.
+    Failed,
+}
+
+/// One rank, and the answer to what it gives.
+pub(crate) struct Scripted {
     rank: Arc<Rank>,
     size: usize,
-    /// What all ranks give; none: the exchange fails.
-    all: Option<Vec<Vec<u8>>>,
+    answer: Answer,
     /// What this rank gave.
     gave: Mutex<Vec<u8>>,
 }
 
 impl Scripted {
-    fn new(rank: &Arc<Rank>, size: usize, all: Option<Vec<Vec<u8>>>) -> Arc<Scripted> {
+    pub(crate) fn new(rank: &Arc<Rank>, size: usize, answer: Answer) -> Arc<Scripted> {
         Arc::new(Scripted {
             rank: Arc::clone(rank),
             size,
-            all,
+            answer,
             gave: Mutex::default(),
         })
     }
 
+    pub(crate) fn members(self: &Arc<Self>) -> Members {
+        Members::new(Arc::clone(self) as Arc<dyn Group>)
+    }
+
+    /// What this rank gave.
+    pub(crate) fn gave(&self) -> Vec<u8> {
+        self.gave.lock().unwrap().clone()
+    }
+
     /// A window of memory that outlives it.
-    fn create(self: &Arc<Self>, memory: &mut [u64]) -> WinResult<Window> {
-        let group = Members::new(Arc::clone(self) as Arc<dyn Group>);
+    pub(crate) fn create(self: &Arc<Self>, memory: &mut [u64]) -> WinResult<Window> {
         let (base, bytes) = (memory.as_mut_ptr().cast(), size_of_val(memory));
         // SAFETY: as in `create`.
-        unsafe { Window::create(group, base, bytes, 8) }
+        unsafe { Window::create(self.members(), base, bytes, 8) }
     }
 }
 
@@ -103,15 +120,24 @@ impl Group for Scripted {
         self.rank.endpoint(rank)
     }
 
-    fn node(&self, rank: usize) -> u32 {
-        self.rank.node(rank)
+    fn is_beside(&self, rank: usize) -> bool {
+        self.rank.is_beside(rank)
     }
 
-    fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+    fn meet(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, NotMet> {
         *self.gave.lock().unwrap() = mine.to_vec();
-        self.all
-            .clone()
-            .ok_or_else(|| "another rank is lost".to_owned())
+        match &self.answer {
+            Answer::All(all) => Ok(all.clone()),
+            Answer::Refused(rank, reason) => Err(NotMet::Refused {
+                rank: *rank,
+                reason: (*reason).to_owned(),
+            }),
+            Answer::Failed => Err(NotMet::Failed("another rank is lost".to_owned())),
+        }
+    }
+
+    fn allgather(&self, _: &[u8]) -> Result<Vec<Vec<u8>>, String> {
+        Err("nobody expects a second exchange".to_owned())
     }
 }
 
@@ -196,12 +222,15 @@ fn a_block_that_peers_may_still_change_serves_no_other_window() {
         let next_word = word(&next);
         assert_ne!(next_word, freed_word, "peers may still have the lock");
         next.free().unwrap();
+        // No rank has a window that all refuse alike.
+        let refused = Scripted::new(rank, 1, Answer::Refused(0, "no reason"));
+        refused.create(fourth).unwrap_err();
         let last = create(rank, fourth);
         assert_eq!(word(&last), next_word);
         last.free().unwrap();
 
         // After a failed exchange other ranks may have the window, with the block of the last one.
-        let failing = Scripted::new(rank, 1, None);
+        let failing = Scripted::new(rank, 1, Answer::Failed);
         failing.create(fifth).unwrap_err();
         let after = create(rank, sixth);
         assert_ne!(word(&after), next_word);
@@ -218,12 +247,12 @@ fn bytes_among(size: usize) -> (isize, isize) {
     let mut all = Vec::new();
     for (number, memory) in memory.iter_mut().enumerate() {
         let rank = Rank::new(&world, number, 1);
-        let other = Scripted::new(&rank, size, None);
+        let other = Scripted::new(&rank, size, Answer::Failed);
         other.create(memory).unwrap_err();
-        all.push(std::mem::take(&mut *other.gave.lock().unwrap()));
+        all.push(other.gave());
         ranks.push(rank);
     }
-    let group = Scripted::new(&ranks[0], size, Some(all));
+    let group = Scripted::new(&ranks[0], size, Answer::All(all));
     let (made, window) = kept(|| group.create(&mut memory[0]).unwrap());
     let (used, ()) = kept(|| {
         for rank in 0..size {

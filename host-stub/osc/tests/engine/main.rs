@@ -5,6 +5,7 @@
 
 mod creation;
 mod dynamic;
+mod exchanges;
 mod gather;
 mod scatter;
 mod world;

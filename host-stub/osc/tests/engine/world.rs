@@ -8,7 +8,7 @@ mod operations;
 mod sim;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use osc_engine::door::{Context, Group, Pace, Until, Waiter};
@@ -51,6 +51,8 @@ pub(super) struct World {
     regions: Mutex<HashMap<u64, (u64, usize)>>,
     /// The number of the exchange, and what the ranks gave.
     exchange: Mutex<Exchange>,
+    /// Exchanges so far.
+    pub(super) exchanges: AtomicUsize,
     changed: Condvar,
     /// Operations that were begun.
     pub(super) begun: AtomicUsize,
@@ -87,6 +89,7 @@ impl World {
                 given: vec![None; size],
                 ..Exchange::default()
             }),
+            exchanges: AtomicUsize::new(0),
             changed: Condvar::new(),
             begun: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
@@ -106,6 +109,7 @@ impl World {
         if exchange.given.iter().all(Option::is_some) {
             let all = exchange.given.iter_mut().map(|given| given.take().unwrap());
             exchange.all = Some(Arc::new(all.collect()));
+            self.exchanges.fetch_add(1, Ordering::Relaxed);
             self.changed.notify_all();
         }
         let all = loop {
@@ -223,8 +227,8 @@ impl Group for Rank {
         Ok(self.endpoints[rank])
     }
 
-    fn node(&self, rank: usize) -> u32 {
-        if self.world.beside { 0 } else { rank as u32 }
+    fn is_beside(&self, rank: usize) -> bool {
+        self.world.beside || rank == self.rank
     }
 
     /// What is under way is over before this blocks: a rank that is met here makes no progress, and others may wait for it.

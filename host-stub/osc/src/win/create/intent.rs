@@ -24,12 +24,14 @@ pub(in crate::win) struct Intent {
     pub(in crate::win) hooks: u64,
     /// The device of its memory, or -1.
     pub(in crate::win) device: i32,
+    /// The first rank with which it may share memory: itself, or one before it on its node.
+    pub(in crate::win) node: u64,
     pub(in crate::win) process: Process,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WININTN1");
+const MAGIC: u64 = u64::from_le_bytes(*b"WININTN2");
 const REFUSED: u64 = 0;
-pub(in crate::win) const WORDS: usize = 12;
+pub(in crate::win) const WORDS: usize = 13;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.
@@ -48,6 +50,7 @@ impl Intent {
                 u64::from(intent.applies),
                 intent.hooks,
                 i64::from(intent.device) as u64,
+                intent.node,
                 u64::from(intent.process.pid),
                 intent.process.started,
                 intent.process.space,
@@ -97,6 +100,7 @@ impl Intent {
             applies,
             hooks,
             device,
+            node,
             pid,
             started,
             space,
@@ -129,6 +133,7 @@ impl Intent {
             applies: applies != 0,
             hooks,
             device,
+            node,
             process: Process {
                 pid,
                 started,
@@ -139,14 +144,16 @@ impl Intent {
 }
 
 /// For each rank the first of those with which it shares memory: the same node as the launcher or a
-/// parameter says, and one space of process ids, which containers on a node do not have.
-pub(in crate::win) fn classes(nodes: &[u32], intents: &[Intent]) -> Vec<usize> {
+/// parameter says, and one space of process ids, which containers on a node do not have. A rank that
+/// `is_apart` shares none.
+pub(in crate::win) fn classes(intents: &[Intent], is_apart: impl Fn(usize) -> bool) -> Vec<usize> {
     let mut first = HashMap::new();
-    let of = nodes.iter().zip(intents).enumerate();
-    of.map(|(rank, (node, intent))| match intent.process.space {
+    let of = intents.iter().enumerate();
+    of.map(|(rank, intent)| match intent.process.space {
         // Unknown, so beside nobody.
         0 => rank,
-        space => *first.entry((*node, space)).or_insert(rank),
+        space if !is_apart(rank) => *first.entry((intent.node, space)).or_insert(rank),
+        _ => rank,
     })
     .collect()
 }
@@ -165,6 +172,7 @@ mod tests {
             applies: true,
             hooks: 2,
             device: -1,
+            node: 6,
             process: Process {
                 pid: 7,
                 started: 8,
@@ -227,10 +235,16 @@ mod tests {
 
     #[test]
     fn memory_is_shared_within_a_node_and_a_space() {
-        let intents = [intent(1), intent(1), intent(2), intent(1), intent(0)];
-        assert_eq!(classes(&[0; 5], &intents), [0, 0, 2, 0, 4]);
-        assert_eq!(classes(&[0, 1, 1, 1, 0], &intents), [0, 1, 2, 1, 4]);
-        let unknown = [intent(0), intent(0)];
-        assert_eq!(classes(&[0, 0], &unknown), [0, 1]);
+        let on = |node, space| Intent {
+            node,
+            ..intent(space)
+        };
+        let one_node = [1, 1, 2, 1, 0].map(|space| on(0, space));
+        assert_eq!(classes(&one_node, |_| false), [0, 0, 2, 0, 4]);
+        let nodes = [on(0, 1), on(1, 1), on(1, 2), on(1, 1), on(0, 0)];
+        assert_eq!(classes(&nodes, |_| false), [0, 1, 2, 1, 4]);
+        let unknown = [on(0, 0), on(0, 0)];
+        assert_eq!(classes(&unknown, |_| false), [0, 1]);
+        assert_eq!(classes(&one_node, |rank| rank == 0), [0, 1, 2, 1, 4]);
     }
 }

@@ -3,6 +3,7 @@
 pub(super) mod assemble;
 pub(super) mod create_calls;
 pub(super) mod intent;
+pub(super) mod join;
 pub(super) mod make;
 pub(super) mod own_part;
 pub(super) mod share;

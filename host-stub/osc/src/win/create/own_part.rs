@@ -5,10 +5,16 @@ use plugin_api::{Access, AtomicFlags, ModuleFlags, hmem_iface};
 use crate::base::{Pages, Segment};
 use crate::door::{HOST, Location, is_looked_for};
 use crate::transport::Registration;
+use crate::win::control::{Control, ControlPlan};
 use crate::win::create::wanted::{Source, Wanted};
+use crate::win::dynamic::regions::Shape;
+use crate::win::info::Resolved;
+use crate::win::kind::WindowKind;
 use crate::win::link::Link;
 use crate::win::parts::{Exposed, Memory};
+use crate::win::peer::Offer;
 use crate::win::shm::shared::Shared;
+use crate::win::slots::SLOTS;
 
 /// What a window's memory is registered for.
 const FOR_ALL: Access = Access::LOCAL_WRITE
@@ -17,7 +23,7 @@ const FOR_ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_ATOMIC);
 
 /// Whether the transport can serve windows at all.
-pub(in crate::win) fn usable(link: &Link) -> Result<(), String> {
+fn usable(link: &Link) -> Result<(), String> {
     let attributes = link.transport.attributes();
     let wanted = ModuleFlags::PUT | ModuleFlags::GET | ModuleFlags::RDMA_REMOTE_COMPLETION;
     if !attributes.flags.contains(wanted) {
@@ -43,7 +49,7 @@ pub(in crate::win) fn usable(link: &Link) -> Result<(), String> {
 }
 
 /// This rank's memory: the caller's, a part of a segment, or private.
-pub(in crate::win) fn memory(
+fn memory(
     link: &Link,
     wanted: &Wanted<'_>,
     shared: Option<Shared>,
@@ -95,7 +101,7 @@ fn exposed(link: &Link, base: *mut u8, len: usize, device: i32) -> Result<*mut u
 
 /// This rank's memory on a device: the device's, or the caller's. The segment, where this rank has no part, stays
 /// mapped for the other ranks' memory.
-pub(in crate::win) fn device_memory(
+fn device_memory(
     link: &Link,
     wanted: &Wanted<'_>,
     shared: Option<Shared>,
@@ -181,7 +187,7 @@ fn exported(link: &Link, base: u64, len: usize, device: i32) -> Vec<u8> {
 }
 
 /// Registers this rank's memory.
-pub(in crate::win) fn expose(
+fn expose(
     link: &Link,
     (base, len, device): (*mut u8, usize, i32),
     memory: Memory,
@@ -207,4 +213,44 @@ pub(in crate::win) fn expose(
         registration,
         memory,
     })
+}
+
+/// This rank's memory and control block.
+pub(in crate::win) type Part = (Exposed, Control);
+
+/// What it tells the other ranks.
+pub(in crate::win) fn offer(unit: u32, (exposed, control): &Part) -> Offer {
+    let (control_base, control_handle) = control.card();
+    Offer {
+        base: exposed.base as u64,
+        limit: exposed.len as u64,
+        unit,
+        control_base,
+        handle: exposed.handle_bytes(),
+        control_handle,
+        exported: exposed.exported.clone(),
+    }
+}
+
+/// This rank's memory and control block, registered; or why it has none.
+pub(in crate::win) fn own_part(
+    link: &Link,
+    wanted: &Wanted<'_>,
+    info: &Resolved,
+    (shared, own_class): (Option<Shared>, &[usize]),
+) -> Result<Part, String> {
+    usable(link)?;
+    let (base, len, memory) = match info.device {
+        HOST => memory(link, wanted, shared, own_class)?,
+        device => device_memory(link, wanted, shared, device)?,
+    };
+    let exposed = expose(link, (base, len, info.device), memory)?;
+    let regions = match wanted.kind {
+        WindowKind::Dynamic => Shape::of(link.transport.attributes().handle_size).control_words(),
+        _ => 0,
+    };
+    let plan = ControlPlan::new(link.size, regions, SLOTS);
+    let control = Control::new(&link.context.arena, &link.transport, plan)
+        .map_err(|error| error.to_string())?;
+    Ok((exposed, control))
 }

@@ -25,25 +25,29 @@ pub(in crate::win) fn owns(kind: WindowKind, info: &Resolved) -> bool {
 /// This rank's view of the segment of its node, or why it has none.
 pub(in crate::win) type Opened = Result<Shared, NoSegment>;
 
-/// Makes the segment of each node, and opens it. None where no segment is wanted, on every rank alike. Collective over the
-/// window: the same ranks enter the same exchange.
+/// Whether segments are wanted, the same on all ranks.
+pub(in crate::win) fn are_wanted(
+    kind: WindowKind,
+    info: &Resolved,
+    intents: &[Intent],
+    classes: &[usize],
+) -> bool {
+    // Ranks that are alone on their nodes have nobody to share with, but one rank alone in its
+    // window has a window in one segment.
+    let mut ranks = classes.iter().enumerate();
+    let some_share = ranks.any(|(rank, class)| *class != rank);
+    let some_host = intents.iter().any(|intent| intent.device == HOST);
+    owns(kind, info) && some_host && (some_share || classes.len() == 1)
+}
+
+/// Makes the segment of each node, and opens it. Collective over the window: all ranks enter the same exchange.
 pub(in crate::win) fn open(
     link: &Link,
     kind: WindowKind,
     info: &Resolved,
     intents: &[Intent],
     classes: &[usize],
-) -> WinResult<Option<Opened>> {
-    // Ranks that are alone on their nodes have nobody to share with, but one rank alone in its
-    // window has a window in one segment.
-    let some_share = classes
-        .iter()
-        .enumerate()
-        .any(|(rank, class)| *class != rank);
-    let some_host = intents.iter().any(|intent| intent.device == HOST);
-    if !owns(kind, info) || !some_host || !(some_share || link.size == 1) {
-        return Ok(None);
-    }
+) -> WinResult<Opened> {
     let leader = classes[link.rank];
     let members: Vec<usize> = (0..link.size)
         .filter(|rank| classes[*rank] == leader)
@@ -67,7 +71,7 @@ pub(in crate::win) fn open(
         Err(error) => encode_outcome(Err(error)),
     };
     let cards = link.exchange(&mine)?;
-    Ok(Some(made.and_then(|made| {
+    Ok(made.and_then(|made| {
         let segment = match made {
             Some(segment) => segment,
             None => {
@@ -77,7 +81,7 @@ pub(in crate::win) fn open(
         };
         let own = members.iter().position(|rank| *rank == link.rank);
         take(segment, &lengths, contiguous, own)
-    })))
+    }))
 }
 
 /// What all ranks came to.

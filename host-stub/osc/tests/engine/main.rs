@@ -338,3 +338,28 @@ fn an_epoch_of_64_puts_is_64_operations_and_two_of_its_lock() {
         window.free().unwrap();
     });
 }
+
+/// A thread whose put finds no room does not keep the flush of another thread waiting.
+#[test]
+fn a_flush_does_not_wait_for_a_put_without_room() {
+    let world = World::new(2, false);
+    on_world(&world, 1, &|rank| {
+        let window = allocate(rank, 1);
+        if rank.rank() == 0 {
+            window.lock_all(NONE).unwrap();
+            world.is_full.store(true, Ordering::Release);
+            std::thread::scope(|scope| {
+                scope.spawn(|| put(&window, 7, 1, 0));
+                while world.refused.load(Ordering::Acquire) == 0 {
+                    std::thread::yield_now();
+                }
+                window.flush(1).unwrap();
+                world.is_full.store(false, Ordering::Release);
+            });
+            assert_eq!(get(&window, 1, 0), 7);
+            window.unlock_all().unwrap();
+        }
+        rank.allgather(&[]).unwrap();
+        window.free().unwrap();
+    });
+}

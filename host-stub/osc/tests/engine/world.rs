@@ -8,7 +8,7 @@ mod operations;
 mod sim;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use osc_engine::door::{Context, Group, Pace, Until, Waiter};
@@ -56,8 +56,10 @@ pub(super) struct World {
     changed: Condvar,
     /// Operations that were begun.
     pub(super) begun: AtomicUsize,
-    /// Puts and gets that were refused: of several runs, and with keys that may have ended.
+    /// Puts and gets that were refused: of several runs, with keys that may have ended, and without room.
     pub(super) refused: AtomicUsize,
+    /// Whether there is no room for puts and gets.
+    pub(super) is_full: AtomicBool,
     lost: Mutex<Vec<usize>>,
     /// Held while elements that are not aligned are changed.
     changing: Mutex<()>,
@@ -93,6 +95,7 @@ impl World {
             changed: Condvar::new(),
             begun: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
+            is_full: AtomicBool::new(false),
             lost: Mutex::default(),
             changing: Mutex::default(),
         })

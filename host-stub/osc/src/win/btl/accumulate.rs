@@ -281,9 +281,8 @@ unsafe fn issue_again(
     counted: CountedOperation<'_>,
     status: Status,
 ) -> WinResult<()> {
-    let (piece, context, data) = (transfer.whole(), counted.context(), counted.data());
-    let (call, rank) = (transfer.call, transfer.peer.rank);
-    let issued = window.tracked_again(call, rank, status, counted, || {
+    let (piece, call, rank) = (transfer.whole(), transfer.call, transfer.peer.rank);
+    let issued = window.tracked_again(call, rank, (status, counted), |context, data| {
         // SAFETY: the caller vouches for the transfer.
         unsafe { post(window, transfer, &piece, context, data) }
     });

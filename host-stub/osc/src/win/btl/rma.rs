@@ -146,12 +146,11 @@ unsafe fn issue_again<const PUT: bool>(
     counted: CountedOperation<'_>,
     status: Status,
 ) -> WinResult<()> {
-    let (piece, handle, context) = (transfer.whole(), transfer.local_handle, counted.context());
+    let (piece, handle) = (transfer.whole(), transfer.local_handle);
     let (call, rank) = (transfer.call, transfer.peer.rank);
-    let issued = window.tracked_again(call, rank, status, counted, || {
-        let none = std::ptr::null_mut();
+    let issued = window.tracked_again(call, rank, (status, counted), |context, data| {
         // SAFETY: the caller vouches for the transfer.
-        unsafe { post::<PUT>(window, transfer, &piece, handle, context, none) }
+        unsafe { post::<PUT>(window, transfer, &piece, handle, context, data) }
     });
     window.note(transfer.peer);
     issued

@@ -22,6 +22,7 @@ const NAP: Duration = Duration::from_micros(100);
 /// An operation that is counted, but not yet handed to the transport.
 #[derive(Clone, Copy)]
 pub(super) struct CountedOperation<'a> {
+    pending: &'a Pending,
     cell: &'a Cell,
     request: Option<&'a RequestState>,
 }
@@ -36,7 +37,11 @@ impl<'a> CountedOperation<'a> {
         if let Some(request) = request {
             request.begin();
         }
-        CountedOperation { cell, request }
+        CountedOperation {
+            pending,
+            cell,
+            request,
+        }
     }
 
     /// The context for [`done`](super::callbacks::done).
@@ -88,13 +93,12 @@ impl Window {
         mut post: impl FnMut(*mut c_void, *mut c_void) -> Status,
     ) -> WinResult<()> {
         let counted = CountedOperation::begin(pending, request);
-        let (context, data) = (counted.context(), counted.data());
-        let status = post(context, data);
+        let status = post(counted.context(), counted.data());
         if counted.is_taken(status) {
             return Ok(());
         }
         // By value, so that the captured values need not be in memory before.
-        self.tracked_again(call, rank, status, counted, move || post(context, data))
+        self.tracked_again(call, rank, (status, counted), post)
     }
 
     /// As [`tracked`](Self::tracked), for an operation that a count of its peer counts.
@@ -207,28 +211,29 @@ impl Window {
         outcome
     }
 
-    /// Issues again an operation that the transport did not take at once.
+    /// Issues again an operation that the transport did not take at once. Between two tries the operation is not counted: the thread
+    /// may give up its processor there, and flushes of other threads would wait until it runs again.
     #[cold]
     #[inline(never)]
     pub(super) fn tracked_again(
         &self,
         call: &'static str,
         rank: usize,
-        status: Status,
-        counted: CountedOperation<'_>,
-        post: impl FnMut() -> Status,
+        (mut status, mut counted): (Status, CountedOperation<'_>),
+        mut post: impl FnMut(*mut c_void, *mut c_void) -> Status,
     ) -> WinResult<()> {
-        let outcome = if status.is_again() {
-            self.issue(call, rank, post)
-        } else {
-            status
-                .ok()
-                .map_err(|status| Box::new(WinError::Transport { call, rank, status }))
-        };
-        if !matches!(outcome, Ok(Status::SUCCESS)) {
+        let mut tries = self.link.tries_of(call, rank);
+        while status.is_again() {
             counted.end();
+            tries.step()?;
+            counted = CountedOperation::begin(counted.pending, counted.request);
+            status = post(counted.context(), counted.data());
         }
-        outcome.map(drop)
+        if counted.is_taken(status) {
+            return Ok(());
+        }
+        counted.end();
+        Err(Box::new(WinError::Transport { call, rank, status }))
     }
 
     /// Waits until all operations that `pending` counts now have ended.

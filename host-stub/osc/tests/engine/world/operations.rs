@@ -32,6 +32,10 @@ unsafe fn post_transfer(
 ) -> Status {
     // SAFETY: as the caller's.
     let world = &unsafe { sim(module) }.world;
+    if world.is_full.load(Ordering::Acquire) {
+        world.refused.fetch_add(1, Ordering::Release);
+        return Status::TEMP_OUT_OF_RESOURCE;
+    }
     let is_checked = TransferFlags::from_bits_retain(flags).contains(TransferFlags::CHECKED);
     assert!(!is_checked || world.carried != Carried::Nothing);
     if is_checked && (world.carried == Carried::Refused || size as u64 > LONGEST) {

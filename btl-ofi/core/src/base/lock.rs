@@ -67,6 +67,26 @@ impl<T> Lock<T> {
         }
     }
 
+    /// As [`lock`](Self::lock), but returns `None` if a short spin does not suffice.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn lock_soon(&self) -> Option<Guard<'_, T>> {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let mut guard = self.try_lock();
+        for _ in 0..SPINS {
+            if guard.is_some() {
+                break;
+            }
+            spin_loop();
+            // The read comes first, as in `lock_contended`.
+            if !self.held.load(Ordering::Relaxed) {
+                guard = self.try_lock();
+            }
+        }
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        guard
+    }
+
     /// Whether a thread waits for the lock. The result may be out of date. A holder that makes many provider calls
     /// or long copies checks this. If a thread waits, the holder unlocks and then does other work for a while: a
     /// thread that locks again at once nearly always wins against the waiters.

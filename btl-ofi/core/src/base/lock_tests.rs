@@ -31,6 +31,16 @@ fn counts_under_contention() {
 }
 
 #[test]
+fn gives_up_soon() {
+    let lock = Lock::new(0u64, true);
+    let guard = lock.try_lock();
+    assert!(lock.lock_soon().is_none());
+    assert!(!lock.is_waited_for());
+    drop(guard);
+    assert!(lock.lock_soon().is_some());
+}
+
+#[test]
 fn knows_whether_a_thread_waits() {
     let lock = Lock::new(0u64, true);
     std::thread::scope(|s| {

@@ -87,7 +87,8 @@ pub(crate) struct Quick {
 
 /// Settings that are fixed when the transport is opened.
 pub(crate) struct Setup {
-    /// Whether inline completions return `COMPLETED` instead of running a callback.
+    /// Whether inline completions return `COMPLETED` instead of running a callback, and posts that would wait long for another
+    /// thread are refused.
     pub(crate) answers_at_once: bool,
     pub(crate) threaded: bool,
     pub(crate) virtual_addresses: bool,

@@ -89,7 +89,8 @@ impl Transport {
     }
 
     /// Lets inline completions return [`COMPLETED`](plugin_api::Status::COMPLETED); no callback runs then. For
-    /// doors whose callers know this status.
+    /// doors whose callers know this status. Such callers also pause before they repeat a refused post, so a post that would wait
+    /// long for another thread is refused.
     pub fn answer_at_once(&mut self) {
         self.setup.answers_at_once = true;
     }

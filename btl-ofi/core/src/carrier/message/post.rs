@@ -11,7 +11,8 @@ use plugin_api::counters::Carrier;
 use plugin_api::{CompletionFn, Status};
 
 use crate::base::hints::branch;
-use crate::core::context::Context;
+use crate::base::lock::Guard;
+use crate::core::context::{Context, State};
 use crate::core::state::Core;
 use crate::fabric::msg::{Batch, Form};
 use crate::mem::handle::Handle;
@@ -71,7 +72,10 @@ impl Core {
         // SAFETY: the caller guarantees that `endpoint` is live; the first context lives as long as the transport.
         let (peer, context) = unsafe { (endpoint.as_ref(), &*self.quick.first) };
         // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
-        let mut state = unsafe { context.state.lock_as(T) };
+        let locked = unsafe { context.state.try_lock_as(T) };
+        let Some(mut state) = locked.or_else(|| self.lock_to_post(context)) else {
+            return Some(Status::TEMP_OUT_OF_RESOURCE);
+        };
         branch();
         // Checked under the lock, because the messages to a failed peer end under it.
         // SAFETY: the caller guarantees that `T` is the transport's threading.
@@ -90,6 +94,18 @@ impl Core {
         // SAFETY: the lock was taken above with the same `T`.
         unsafe { state.unlock_as(T) };
         Some(Status::SUCCESS)
+    }
+
+    /// Locks a context that another thread holds. Returns `None` if this takes long and the host [pauses before it repeats a
+    /// post](crate::core::state::Setup::answers_at_once). Such a host does not count the operation during its pause, so no flush of
+    /// another thread waits until this thread gets a processor again.
+    #[cold]
+    #[inline(never)]
+    fn lock_to_post<'a>(&self, context: &'a Context) -> Option<Guard<'a, State>> {
+        match self.setup.answers_at_once {
+            true => context.state.lock_soon(),
+            false => Some(context.state.lock()),
+        }
     }
 
     /// Adds a request to a batch and counts it.
@@ -168,7 +184,7 @@ impl Core {
     }
 
     /// Adds a request to the current batch for its target, or to a new batch. Returns `None`, before side effects, if
-    /// the peer failed, or if there is no room at the moment.
+    /// the peer failed, or if there is no room at the moment. Refuses the request if the lock is held for long.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `request` are valid until completion.
@@ -182,7 +198,10 @@ impl Core {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
-        let mut state = context.state.lock();
+        let locked = context.state.try_lock();
+        let Some(mut state) = locked.or_else(|| self.lock_to_post(context)) else {
+            return Some(Status::TEMP_OUT_OF_RESOURCE);
+        };
         // Checked under the lock, because the messages to a failed peer end under it.
         if peer.failure().is_some() {
             return None;

@@ -142,8 +142,6 @@ hosts_given_up() {
 # No provider, or one that cannot serve: the reason stands before Open MPI's MPI_ERR_WIN. And a job without btl/tcp.
 hosts_test_provider() {
     hosts_case 'no provider named' 'Open MPI' '' hosts_hello '' 2
-    hosts_case 'an MTU of 1500' 'Open MPI' 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
-        hosts_mpi 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window"
     local provider
     for provider in 'tcp;ofi_rxm' net sockets; do
         HOSTS_BTL=self,vader hosts_case 'messages too, btl_ofi_mode 2' 'Open MPI' "$provider" hosts_hello "$provider" 4 \
@@ -160,7 +158,6 @@ hosts_test_docker() {
         hosts_case "docker0 on every host, $provider" 'osc/ofi_rs' '' hosts_windows 4 "$provider"
     done
     hosts_case 'docker0 on every host, net named' 'osc/ofi_rs' net hosts_windows 4 osc_calls --mca btl_ofi_provider_include net
-    hosts_case 'docker0 on every host' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put/contiguous
     hosts_take_docker h1 h2
 }
 
@@ -226,7 +223,7 @@ hosts_test_mixed() {
     done
 }
 
-# Frames of 9000 bytes. libfabric's udp moves 1472 bytes all the same, and rxd so less than the 4 KiB that Open MPI wants.
+# Frames of 9000 bytes.
 hosts_test_jumbo() {
     local name i
     for i in 0 1; do
@@ -236,9 +233,7 @@ hosts_test_jumbo() {
         done
         hosts_ip head link set "br$i" mtu 9000
     done
-    hosts_case 'an MTU of 9000' 'Open MPI' 'udp;ofi_rxd' hosts_says 1 'it moves at most [0-9]* bytes at once' \
-        hosts_mpi 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window"
-    hosts_case 'an MTU of 9000' host-stub 'udp;ofi_rxd' hosts_check 'udp;ofi_rxd' 4 rma --only put/contiguous
+    hosts_both 'an MTU of 9000' net
 }
 
 # The other launchers of host-stub: in short, over one provider, because those of mpirun's cases have the providers.
@@ -259,7 +254,7 @@ hosts_test_launchers() {
                 hosts_case '2+2 ranks, suite rma' host-stub "$provider" hosts_check "$provider" 4 rma
             done
             hosts_case '2+2 ranks, suite coll' host-stub 'tcp;ofi_rxm' hosts_check 'tcp;ofi_rxm' 4 coll
-            for provider in net sockets 'udp;ofi_rxd'; do
+            for provider in net sockets; do
                 hosts_case '2+2 ranks, put' host-stub "$provider" hosts_check "$provider" 4 rma --only put/contiguous
             done
         fi

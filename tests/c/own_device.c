@@ -316,8 +316,8 @@ static void mixed_runs(uint64_t *buffer, uint64_t *bytes, int next, host_win_t *
 }
 
 int main(int argc, char **argv) {
-    /* Whether the provider accepts overrides. With any argument, the transport copies no buffers of 16 KiB:
-     * the provider accesses them, or accepts only shorter transfers and the host packs. */
+    /* Whether the provider accepts overrides. With any argument, the transport copies no buffers of 16 KiB, because
+     * the provider accesses them. */
     int honoured = argc > 1 && strcmp(argv[1], "honoured") == 0;
     MUST(host_init());
     int rank = host_rank(), size = host_size(), device = -1, found = -1;

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use test_skips::{Lacking, skipped};
 
 /// The providers of every suite.
-pub const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
+pub const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
 
 /// `libbtl_ofi.so`: from the folder `INTEGRATION_FILES` if it is set, else built by cargo on the first call with the profile of
 /// the tests.

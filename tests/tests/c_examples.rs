@@ -437,10 +437,6 @@ fn operations_that_a_device_starts() {
 fn a_device_of_the_programs_own() {
     let program = compile("own_device", "c");
     for provider in PROVIDERS {
-        let own: &[&str] = match provider {
-            "udp;ofi_rxd" => &["short"],
-            _ => &[],
-        };
-        passes_with("own_device", 2, &over(provider), &program, own);
+        passes("own_device", 2, &over(provider), &program);
     }
 }

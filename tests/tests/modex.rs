@@ -216,8 +216,3 @@ fn tcp() {
 fn sockets() {
     malformed_addresses(ofi_plugin(), &TestHost::with_provider("sockets"));
 }
-
-#[test]
-fn udp() {
-    malformed_addresses(ofi_plugin(), &TestHost::with_provider("udp;ofi_rxd"));
-}

@@ -204,11 +204,6 @@ fn sockets() {
     allocates_nothing("sockets");
 }
 
-#[test]
-fn udp_rxd() {
-    allocates_nothing("udp;ofi_rxd");
-}
-
 /// Reads confirm the puts. The provider is a library with an allocator of its own.
 #[test]
 fn lab_by_order() {

@@ -66,8 +66,7 @@ fn count_all(provider: &'static str, seed: u64) {
             let stats = t.stats();
             let of = |carrier| stats.operations[carrier as usize];
             let own = [Carrier::Copy, Carrier::Ring].map(|carrier| of(carrier) == stats.posted);
-            // The fetches of rxd allow no other processor to change the memory.
-            let maps = number != RINGS && !provider.ends_with("rxd");
+            let maps = number != RINGS;
             assert_eq!(own, [near && maps, near && !maps], "{number}");
             t.close().unwrap();
             tally
@@ -119,11 +118,6 @@ fn over_shm() {
 #[test]
 fn over_rxm() {
     (1..=3).for_each(|seed| count_all("tcp;ofi_rxm", seed));
-}
-
-#[test]
-fn over_rxd() {
-    (1..=3).for_each(|seed| count_all("udp;ofi_rxd", seed));
 }
 
 #[test]

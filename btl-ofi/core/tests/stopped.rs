@@ -194,11 +194,6 @@ fn sockets_give_up() {
     given_up("sockets");
 }
 
-#[test]
-fn udp_rxd_gives_up() {
-    given_up("udp;ofi_rxd");
-}
-
 /// The transport waits for a stopped peer if there is no timeout, or if the timeout has not passed.
 fn waited_for(provider: &str, limit: u64) {
     let limit = Value::Unsigned(limit);

@@ -103,11 +103,6 @@ fn sockets() {
 }
 
 #[test]
-fn udp_rxd() {
-    shows("udp;ofi_rxd", false, BY_TARGET);
-}
-
-#[test]
 fn shm_on_a_device() {
     shows_on_device("shm", DeviceWay::Progress);
 }
@@ -122,11 +117,6 @@ fn tcp_rxm_on_a_device() {
 #[test]
 fn net_on_a_device() {
     shows_on_device("net", DeviceWay::Progress);
-}
-
-#[test]
-fn udp_rxd_on_a_device() {
-    shows_on_device("udp;ofi_rxd", DeviceWay::Progress);
 }
 
 /// The target makes no progress after the first contact; the provider and the thread make progress.

@@ -345,8 +345,8 @@ impl Options {
         self.reports_every_failure = true;
     }
 
-    /// Lets [applies](crate::Transport::apply) reach every peer. If the provider takes messages, they are opened even if it
-    /// does not need them. For hosts that make applies.
+    /// Lets [applies](crate::Transport::apply) reach every peer: messages are opened even if the provider executes atomics,
+    /// and a provider without messages is refused. For hosts that make applies.
     pub fn need_applies(&mut self) {
         self.applies = true;
     }

@@ -65,11 +65,7 @@ impl Core {
     fn maps_atomics(&self, endpoint: NonNull<Endpoint>, remote: &Handle) -> bool {
         // SAFETY: the callers guarantee that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        // Otherwise the fetches that the provider makes at the target would return wrong values while this process
-        // changes the element.
-        let indivisible = self.policy.messages || !self.policy.fetch_alone;
         remote.is_shared()
-            && indivisible
             && peer.transfers() == Transfers::Kernel
             && matches!(peer.atomics(), Atomics::Ring | Atomics::Unclaimed)
     }

@@ -143,13 +143,10 @@ impl Transport {
         )
         .over(&rails, options);
         announce(options, &device, &capabilities, &node.networks);
-        if options.applies && !policy.has_messages() && !policy.memory_only {
-            tell_of_no_applies(info);
-        }
         let peers = Arc::new(Mutex::new(Peers::new(shares)));
         // SAFETY: the transport drops the entry before the contexts and the counters.
         let entry = unsafe { fork::Entry::add(&contexts, threaded, &peers, counters.mapping()) };
-        let outstanding_limit = policy.depth.min(options.contexts.progress_threshold);
+        let outstanding_limit = options.contexts.progress_threshold;
         Ok(Transport {
             atomics: Atomics::new(chosen.atomics, &policy),
             compounds: Compounds::default(),
@@ -201,8 +198,7 @@ fn decide(info: InfoRef, options: &Options, atomics: &AtomicTable) -> Policy {
     policy.two_sided = options.two_sided();
     policy.messages =
         !options.provider.is_rail && policy::goes_by_message(info, options, atomics.by_provider);
-    policy.applies =
-        options.applies && !options.provider.is_rail && policy::carries_applies(info, options);
+    policy.applies = options.applies && query::takes_messages(info, options);
     // Processors of this transport then execute all atomics, and rings and messages keep the order of
     // commands.
     policy.atomics_ordered |= policy.messages;
@@ -446,16 +442,6 @@ fn announce(options: &Options, device: &Device, capabilities: &Capabilities, net
         capabilities.domain.to_string_lossy(),
         networks.place(),
         capabilities.completion.to_string_lossy()
-    );
-}
-
-/// Logs that messages carry no applies.
-#[cold]
-fn tell_of_no_applies(info: InfoRef<'_>) {
-    tracing::info!(
-        "operations on elements that are not aligned, or that no atomic serves, reach no peer beyond this node's memory: provider {} has \
-         no messages, or takes too short ones",
-        info.provider()
     );
 }
 

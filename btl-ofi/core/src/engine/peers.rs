@@ -305,7 +305,6 @@ impl Transport {
             ring: self.node.has_rings && blob.segment.is_some(),
             processor_atomics: self.policy.processor_atomics,
             messages: self.policy.messages,
-            copies_to_itself: self.policy.self_by_copy,
         };
         let route = Route::decide(facts);
         if let Some(found) = tried

@@ -79,7 +79,31 @@ impl AtomicTable {
                 }
             }
         }
+        table.leave_floats_without_bits();
         table
+    }
+
+    /// Drops a floating-point type of which the provider cannot read, write and compare the bits: only targets then change
+    /// its elements.
+    fn leave_floats_without_bits(&mut self) {
+        let needed = [
+            (AtomicKind::Fetch, AtomicOp::Read),
+            (AtomicKind::Update, AtomicOp::Write),
+            (AtomicKind::Compare, AtomicOp::Cswap),
+        ];
+        for (float, bits) in [
+            (Datatype::Float, Datatype::Uint32),
+            (Datatype::Double, Datatype::Uint64),
+        ] {
+            if needed
+                .iter()
+                .any(|&(kind, op)| self.count(kind, bits, op) == 0)
+            {
+                for counts in &mut self.counts {
+                    counts[float as usize] = [0; OPS];
+                }
+            }
+        }
     }
 
     /// The atomics that a target executes when messages carry them.

@@ -57,13 +57,6 @@ pub(crate) struct Policy {
     pub(crate) untracked: bool,
     /// Whether updates are posted as fetching atomics whose results are discarded.
     pub(crate) updates_fetch: bool,
-    /// Maximum outstanding operations of one context.
-    pub(crate) depth: u32,
-    /// Whether a fetching atomic may be posted only to a context with no outstanding operation, and only to a peer
-    /// from which this process has read before.
-    pub(crate) fetch_alone: bool,
-    /// Whether puts and gets to this process itself are local copies.
-    pub(crate) self_by_copy: bool,
     /// Whether operations outstanding at a dead peer block the completion of operations to other peers.
     pub(crate) dead_peer_blocks: bool,
     /// Whether an error without context may belong to an operation of a peer.
@@ -138,7 +131,6 @@ pub(crate) fn forgoes_atomics(provider: &str) -> bool {
 /// Decides the policy for an accepted provider, by the entry that was accepted.
 pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
     let quirks = Quirks::of(&info.provider());
-    let fetch_alone = quirks.has(Trait::MixesUpFetches);
     let by_order = goes_by_order(info);
     Policy {
         by_order,
@@ -152,11 +144,7 @@ pub(crate) fn decide(info: InfoRef<'_>) -> Policy {
         polls_kernel: quirks.has(Trait::PollsKernel),
         hides_refusals: quirks.has(Trait::HidesRefusals),
         untracked: !info.claims_contexts() && !by_order,
-        depth: quirks.depth(),
-        fetch_alone,
-        self_by_copy: quirks.has(Trait::CrashesOnItself),
-        // A fetching atomic that must be posted alone waits for the operations before it.
-        dead_peer_blocks: quirks.has(Trait::BlocksOnMissingAnswer) || fetch_alone,
+        dead_peer_blocks: quirks.has(Trait::BlocksOnMissingAnswer),
         // An error without context may belong to a read that confirms puts.
         reports_for_others: quirks.has(Trait::ReportsForOthers) || by_order,
         updates_fetch: quirks.has(Trait::FreesUpdatesTwice) || by_order,
@@ -264,12 +252,6 @@ pub(crate) fn goes_by_message(info: InfoRef<'_>, options: &Options, has_atomics:
     takes_messages(info, options) && (better || !has_atomics)
 }
 
-/// Whether applies go by message beside the provider's own atomics. False if messages of several packets in both directions
-/// crash the provider.
-pub(crate) fn carries_applies(info: InfoRef<'_>, options: &Options) -> bool {
-    takes_messages(info, options) && !Quirks::of(&info.provider()).has(Trait::SinglePackets)
-}
-
 /// Words of the longest answer, and of most batches of commands. Long messages are used if the provider sends one as
 /// cheaply as several short ones.
 pub(crate) fn longest_answer(info: InfoRef<'_>) -> usize {
@@ -306,10 +288,7 @@ pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, us
 
 /// Largest put and get in bytes: the provider's limit, reduced by the user's.
 pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
-    let mut limit = info.ep_attr().max_msg_size;
-    if Quirks::of(&info.provider()).has(Trait::SinglePackets) {
-        limit = limit.min(info.tx_attr().inject_size);
-    }
+    let limit = info.ep_attr().max_msg_size;
     let narrow = |asked: u64| match asked {
         0 => limit,
         n => limit.min(usize::try_from(n).unwrap_or(usize::MAX)),
@@ -325,12 +304,12 @@ pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     }
 }
 
-/// Whether to request access to device memory from the provider. False if CMA or this crate's copies replace its
-/// transfers, because neither works on device memory. Also false if puts go by order: a read of host memory does not
+/// Whether to request access to device memory from the provider. False if CMA replaces its transfers, because CMA does not
+/// work on device memory. Also false if puts go by order: a read of host memory does not
 /// prove that earlier bytes have reached a device.
 pub(crate) fn takes_devices(info: InfoRef<'_>) -> bool {
     let quirks = Quirks::of(&info.provider());
-    quirks.copied_by_cma().is_none() && !quirks.has(Trait::CrashesOnItself) && !goes_by_order(info)
+    quirks.copied_by_cma().is_none() && !goes_by_order(info)
 }
 
 /// Whether the provider's puts stay as fast when ordered atomics are requested.

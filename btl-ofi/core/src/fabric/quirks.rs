@@ -56,15 +56,6 @@ pub(crate) enum Trait {
     BlocksOnMissingAnswer,
     /// An error without context may belong to an operation of a peer.
     ReportsForOthers,
-    /// A transfer to this process itself crashes the provider.
-    CrashesOnItself,
-    /// A transfer must fit in one packet, of the provider's inject size.
-    SinglePackets,
-    /// Maximum outstanding operations of one context.
-    Depth(u32),
-    /// A fetching atomic returns the right result only if it is the only one outstanding, if this process has read from
-    /// the peer before, and if no other processor changes the element meanwhile.
-    MixesUpFetches,
     /// The provider needs this environment variable.
     Needs(Setting),
 }
@@ -213,26 +204,13 @@ const QUIRKS: &[Row] = &[
     },
     Row {
         names: Names::Suffix("ofi_rxd"),
-        traits: &[
-            // libfabric's common functions (prov/util, util_atomic.c, compare-and-swap loops).
-            Trait::ProcessorAtomics,
-            // rxd crashes when a process sends more than one packet to itself (1.17). The progress of rxd is manual, so it
-            // accesses this process's memory for peers only during this process's calls. Transfers to itself are copies.
-            Trait::CrashesOnItself,
-            // rxd crashes when transfers of more than one packet run in both directions between two processes (1.17).
-            Trait::SinglePackets,
-            // rxd hangs if about a thousand operations are outstanding between two processes ("could not get tx entry"). If
-            // the target's socket has no room and drops datagrams, puts that never arrived complete, or puts hang (1.17). A
-            // socket of 208 KiB (net.core.rmem_default) holds 277 datagrams. So 64 operations from each of three origins
-            // are too many, and 16 are also faster.
-            Trait::Depth(16),
-            // rxd assigns results of fetching atomics to the wrong operations when two are outstanding (observed with
-            // 1.17: of 256 fetching adds of 1, some return a neighbour's value). rxd crashes if a fetching atomic is
-            // the first message to a peer. rxd reads the returned old value separately from the atomic, so two atomics
-            // return the same value if other processors change the element meanwhile (observed with 1.17,
-            // `tests/mixed_routes.rs`).
-            Trait::MixesUpFetches,
-        ],
+        // Observed with 1.17, over udp. Results of two fetching atomics that are outstanding are exchanged. Transfers of several
+        // packets in both directions between two processes crash, and so do messages. Where the target's socket drops
+        // datagrams, puts that never arrived complete.
+        traits: &[Trait::NotServed(
+            "it gives results of fetching atomics to the wrong operations, and completes puts that never arrived; take \
+             tcp;ofi_rxm or net",
+        )],
     },
 ];
 
@@ -311,15 +289,6 @@ impl Quirks {
             Trait::CopiedByCma { unless } => Some(*unless),
             _ => None,
         })
-    }
-
-    /// Maximum outstanding operations of one context.
-    pub(crate) fn depth(self) -> u32 {
-        let limits = self.traits().filter_map(|t| match t {
-            Trait::Depth(limit) => Some(*limit),
-            _ => None,
-        });
-        limits.min().unwrap_or(u32::MAX)
     }
 
     /// Variables that the provider needs in the environment.

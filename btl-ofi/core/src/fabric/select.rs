@@ -319,10 +319,17 @@ fn try_open(
     let name = info.get().provider();
     let info = with_atomic_order(info, options, calling).map_err(|e| e.to_string())?;
     let info = with_messages(info, options, calling).map_err(|e| e.to_string())?;
-    if options.two_sided() && !takes_messages(info.get(), options) {
-        return Err(String::from(
-            "btl_ofi_mode asks for two-sided messages, and it has none, or takes too short ones",
-        ));
+    if !takes_messages(info.get(), options) {
+        if options.two_sided() {
+            return Err(String::from(
+                "btl_ofi_mode asks for two-sided messages, and it has none, or takes too short ones",
+            ));
+        }
+        if options.applies {
+            return Err(String::from(
+                "it has no messages, or takes too short ones: by messages, targets change elements that no atomic serves",
+            ));
+        }
     }
     let info = with_devices(info, options, calling).map_err(|e| e.to_string())?;
     let device = Device::open(info, options).map_err(|e| e.to_string())?;

@@ -11,8 +11,6 @@ use crate::peer::outstanding::{OutstandingCount, Pair, Phase, Total};
 use crate::peer::route::{Atomics, Route, Transfers};
 use crate::peer::share::{PAIRS, Share};
 
-/// Mark of a peer from which a get was made, for providers whose fetching atomics need this (`Policy::fetch_alone`).
-pub(crate) const WAS_READ: u8 = 1;
 /// Mark of a peer to which an operation was posted through the provider against its route (device memory).
 pub(crate) const OFF_ROUTE: u8 = 2;
 /// Mark of a peer at which a part of an outstanding operation completed. The counts do not change until the whole operation
@@ -48,7 +46,7 @@ pub struct Endpoint {
     pid: u32,
     /// A value of [`Transfers`].
     transfers: AtomicU8,
-    /// The peer's marks: [`WAS_READ`], [`OFF_ROUTE`], [`REMOVED`], and the marks of
+    /// The peer's marks: [`OFF_ROUTE`], [`REMOVED`], and the marks of
     /// [`part_completed`](Endpoint::part_completed) and [`waits_for_copy`](Endpoint::waits_for_copy).
     marks: AtomicU8,
     /// The last share's number if there are several shares, otherwise 0.

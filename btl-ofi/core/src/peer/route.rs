@@ -93,8 +93,6 @@ pub(crate) struct Facts {
     pub(crate) processor_atomics: bool,
     /// This process and the peer exchange messages. Then the provider executes no atomics between them.
     pub(crate) messages: bool,
-    /// The provider cannot transfer to the process itself (`fabric::policy`).
-    pub(crate) copies_to_itself: bool,
 }
 
 /// The route of one peer.
@@ -109,7 +107,7 @@ impl Route {
         let local = facts.same_node && (facts.own || facts.reached);
         let transfers = match (facts.own, local) {
             (true, true) => Transfers::Copy,
-            (true, false) if facts.copies_to_itself || facts.messages => Transfers::Copy,
+            (true, false) if facts.messages => Transfers::Copy,
             (false, true) => Transfers::Kernel,
             (_, false) => Transfers::remote(facts.messages),
         };
@@ -171,10 +169,8 @@ mod tests {
         }
         let off = Facts {
             same_node: false,
-            copies_to_itself: true,
             ..own
         };
-        assert_eq!(of(off), (Transfers::Copy, Atomics::Fabric));
         let told = |facts| {
             of(Facts {
                 messages: true,

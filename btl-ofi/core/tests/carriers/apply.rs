@@ -6,7 +6,6 @@ use plugin_api::{ApplyRun, MOST_APPLIED};
 
 use crate::common::prelude::*;
 
-/// udp;ofi_rxd does not bear messages beside its atomics.
 const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
 /// The size of the target's window, bytes.
 const BYTES: usize = 16 << 10;

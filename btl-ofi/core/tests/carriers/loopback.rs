@@ -4,7 +4,7 @@ mod release;
 
 use crate::common::prelude::*;
 
-const PROVIDERS: [&str; 4] = ["shm", "tcp;ofi_rxm", "sockets", "udp;ofi_rxd"];
+const PROVIDERS: [&str; 3] = ["shm", "tcp;ofi_rxm", "sockets"];
 
 /// The first operation to a peer may be a fetch.
 #[test]

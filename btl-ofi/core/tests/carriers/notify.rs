@@ -5,7 +5,7 @@ mod threads;
 
 use crate::common::prelude::*;
 
-const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
 const SIZES: [usize; 7] = [0, 1, 8, 40, 4096, 4097, 65536];
 const LARGEST: usize = 65536;
 /// The number of puts of one round, each with its own place.

@@ -82,8 +82,8 @@ fn deregistered_memory() {
     }
 }
 
-/// The provider refuses the put at the target, so the counter is not raised. The providers shm and rxd never
-/// answer such a put.
+/// The provider refuses the put at the target, so the counter is not raised. The provider shm never answers
+/// such a put.
 #[test]
 fn a_put_that_the_provider_fails() {
     let provider = "sockets";

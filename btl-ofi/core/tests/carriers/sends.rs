@@ -10,7 +10,7 @@ use btl_ofi::Sent;
 
 use crate::common::prelude::*;
 
-const PROVIDERS: [&str; 5] = ["tcp;ofi_rxm", "net", "sockets", "shm", "udp;ofi_rxd"];
+const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];
 
 fn two_sided(provider: &str, level: ThreadLevel) -> Transport {
     open(provider, level, &[("btl_ofi_mode", Value::Int(2))])

@@ -7,7 +7,7 @@ use crate::namespaces::{Host, available};
 use crate::two_hosts;
 
 /// The providers whose addresses are IP addresses.
-pub(crate) const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "udp;ofi_rxd"];
+pub(crate) const PROVIDERS: [&str; 3] = ["tcp;ofi_rxm", "net", "sockets"];
 
 /// Gives a host the bridge of a container engine with a container in it; the bridge has the address that every
 /// host has.

@@ -129,22 +129,8 @@ fn a_provider_of_small_messages_is_passed_over() {
             refused.contains(why) && refused.contains("4096 are needed"),
             "{refused}"
         );
-        // rxd precedes this provider, and is limited to the size of one packet.
         shape(&[]);
-        let both = offered("udp;ofi_rxd,lab", 4096);
-        let seen = Transport::survey(&both, ThreadLevel::Serialized).unwrap();
-        let of = |name: &str| seen.iter().find(|c| c.name == name).unwrap();
-        let rxd = of("udp;ofi_rxd").refusal.as_ref();
-        assert!(rxd.unwrap().contains("it moves at most"), "{seen:?}");
-        assert!(of("lab").chosen, "{seen:?}");
-        for (o, name) in [
-            (both, "lab"),
-            (offered("udp;ofi_rxd,lab", 64), "udp;ofi_rxd"),
-        ] {
-            let t = open_as(&o).unwrap();
-            assert_eq!(t.capabilities().provider.to_str(), Ok(name));
-            t.close().unwrap();
-        }
+        open_as(&offered("lab", 4096)).unwrap().close().unwrap();
         // The limit that the user set counts too.
         let narrow = [
             ("btl_ofi_provider_include", Value::str("lab")),

@@ -204,3 +204,24 @@ fn unusable_messages() {
         open("lab", ThreadLevel::Single, &[]).close().unwrap();
     });
 }
+
+/// Without messages, no target would change elements that the provider's atomics do not serve.
+#[test]
+fn a_host_that_makes_applies_refuses_a_provider_without_messages() {
+    alone(|| {
+        for (name, value) in [("MAX_MSG", "15999"), ("MESSAGES", "0")] {
+            shape(&[(name, value)]);
+            let mut o = options(&[("btl_ofi_provider_include", Value::str("lab"))]);
+            try_open(&o, ThreadLevel::Single).unwrap().close().unwrap();
+            o.need_applies();
+            let said = match try_open(&o, ThreadLevel::Single) {
+                Ok(_) => panic!("{name} {value}: it was opened"),
+                Err(e) => e.to_string(),
+            };
+            assert!(
+                said.contains("targets change elements that no atomic serves"),
+                "{name} {value}: {said}"
+            );
+        }
+    });
+}

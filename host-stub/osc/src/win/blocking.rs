@@ -338,71 +338,26 @@ impl Window {
         len: usize,
     ) -> WinResult<()> {
         let limit = self.link.transport.attributes().get_limit;
-        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
-            // SAFETY: as in `post_add`; the range lies in the bounce buffer, which `move_bytes`
-            // keeps while the operation is under way, and in the target's memory (checked by the
-            // caller).
-            unsafe {
-                self.link.transport.get(
-                    peer.endpoint,
-                    at.local,
-                    remote.address + at.offset as u64,
-                    std::ptr::null_mut(),
-                    remote.handle,
-                    step,
-                    Some(slot_done),
-                    context,
-                    std::ptr::null_mut(),
-                )
-            }
-        })
-    }
-
-    /// Copies the start of a bounce buffer to remote memory.
-    pub(super) fn store_bytes(
-        &self,
-        call: &'static str,
-        peer: &Peer,
-        bounce: &mut Bounce,
-        remote: Remote,
-        len: usize,
-    ) -> WinResult<()> {
-        let limit = self.link.transport.attributes().put_limit;
-        self.move_bytes(call, peer, bounce, (len, limit), |at, step, context| {
-            // SAFETY: as in `fetch_bytes`.
-            unsafe {
-                self.link.transport.put(
-                    peer.endpoint,
-                    at.local,
-                    remote.address + at.offset as u64,
-                    std::ptr::null_mut(),
-                    remote.handle,
-                    step,
-                    Some(slot_done),
-                    context,
-                    std::ptr::null_mut(),
-                )
-            }
-        })
-    }
-
-    fn move_bytes(
-        &self,
-        call: &'static str,
-        peer: &Peer,
-        bounce: &mut Bounce,
-        (len, limit): (usize, usize),
-        mut post: impl FnMut(At, usize, *mut c_void) -> Status,
-    ) -> WinResult<()> {
         let len = len.min(bounce.len());
         let mut offset = 0;
         while offset < len {
             let step = (len - offset).min(limit);
-            let at = At {
-                local: bounce.as_mut_ptr().wrapping_add(offset),
-                offset,
-            };
-            let issued = self.issue_slot(call, peer, |_, context| post(at, step, context))?;
+            let local = bounce.as_mut_ptr().wrapping_add(offset);
+            // SAFETY: as in `post_add`; the range lies in the bounce buffer, which is kept while the operation is under way,
+            // and in the target's memory (checked by the caller).
+            let issued = self.issue_slot(call, peer, |_, context| unsafe {
+                self.link.transport.get(
+                    peer.endpoint,
+                    local,
+                    remote.address + offset as u64,
+                    std::ptr::null_mut(),
+                    remote.handle,
+                    step,
+                    Some(slot_done),
+                    context,
+                    std::ptr::null_mut(),
+                )
+            })?;
             // Left so where the wait is given up, and not by an operation that has failed.
             bounce.set_in_use(true);
             self.wait_issued(call, &issued)?;
@@ -412,10 +367,4 @@ impl Window {
         }
         Ok(())
     }
-}
-
-#[derive(Clone, Copy)]
-struct At {
-    local: *mut u8,
-    offset: usize,
 }

@@ -22,8 +22,6 @@ pub(super) struct Word(pub(super) usize);
 
 /// Locks of this rank's memory ([`super::lock_words`]).
 pub(super) const LOCK: Word = Word(0);
-/// The lock of changes of types that the engine does not know: 0, or the holder's rank plus one.
-pub(super) const ACCUMULATE_LOCK: Word = Word(LINE);
 /// How often any rank completed an access epoch to this one.
 pub(super) const COMPLETED: Word = Word(2 * LINE);
 /// Version of the table of attached regions, odd while it changes; then the number of its slots.

@@ -124,14 +124,14 @@ impl Window {
         if target.layout.bytes() == 0 {
             return Ok(());
         }
-        if self.parts.shared.is_none() && self.link.applies {
+        let Some(_) = self.parts.shared else {
             let (how, request) = (custom.how(), op.record);
             // SAFETY: the caller guarantees the buffers.
             return match unsafe { btl::apply::accumulate(self, &transfer, &how, request) }? {
                 true => Ok(()),
                 false => Err(transfer.failed(Status::NOT_SUPPORTED)),
             };
-        }
+        };
         let mut operands = Bounce::new(target.layout.bytes());
         if custom.op != CustomOp::NoOp {
             // SAFETY: the caller guarantees the origin's buffer.
@@ -144,10 +144,7 @@ impl Window {
             }
             self.change_here(custom, &transfer, elements, &mut operands)
         };
-        match self.parts.shared {
-            Some(_) => shm::change(self, &transfer, &mut change),
-            None => btl::locked::change(self, peer, &transfer, &mut change),
-        }
+        shm::change(self, &transfer, &mut change)
     }
 
     /// Changes elements, which are aligned for every type; whether it did.

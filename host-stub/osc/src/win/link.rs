@@ -35,9 +35,6 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
-    /// Whether the transport brings accumulates as commands, from every rank to every rank. Otherwise elements that no
-    /// atomic changes are changed under the target's lock, by all ranks alike.
-    pub(super) applies: bool,
     /// Whether commands bring puts and gets of several runs to those ranks whose processors make small puts and gets.
     pub(super) scatters: bool,
     /// Whether the transport tries puts and gets with keys that may have ended.
@@ -62,7 +59,6 @@ impl Link {
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
-            applies: attributes.flags.contains(ModuleFlags::APPLIES),
             checks_keys: attributes.flags.contains(ModuleFlags::CHECKS_KEYS),
             scatters: attributes.flags.contains(ModuleFlags::SCATTERS),
             members,

@@ -11,13 +11,10 @@ pub(super) struct TypeSupport {
     /// Whether every accumulate of this type uses the transport's atomics: those it serves
     /// directly, the others by compare-swap loops. They are atomic with respect to each other
     /// because every one of them is a single transport atomic on the element. A type of which the
-    /// transport cannot read, replace and compare-swap is changed by the target's processor, or under
-    /// the target's lock, always, by every origin. A floating-point type needs the same of the integer
+    /// transport cannot read, replace and compare-swap is changed by the target's processor, always, for
+    /// every origin. A floating-point type needs the same of the integer
     /// of its size, by which its bits are compared and swapped.
     pub(super) native: bool,
-    /// Of a floating-point type that is not native for want of its integer alone: the transport has its atomics, so it may
-    /// refuse commands on aligned elements, which its network card would have to change.
-    pub(super) halfway: bool,
     /// Bytes of one update, per [`Op`]; 0 when not served.
     update: [usize; Op::ALL.len()],
     /// Bytes of one fetching update, per [`Op`]; 0 when not served.
@@ -81,7 +78,6 @@ impl TypeTable {
         for datatype in [Datatype::Float, Datatype::Double] {
             let bits = table.get(bits_of(datatype)).native;
             let support = &mut table.0[datatype as usize];
-            support.halfway = support.native && !bits;
             support.native &= bits;
         }
         table

@@ -19,6 +19,7 @@ impl Options {
         let mut options = self.clone();
         options.mode = Mode::OneSided;
         options.provider.is_rail = true;
+        options.applies = false;
         options.provider.rails = Some(1);
         options.provider.include = vec![place.provider.clone()];
         options.provider.place = Some(place.clone());

@@ -1,9 +1,9 @@
 //! Atomics by the provider, on the slow path.
 
-use crate::carrier::provider::post::{Needs, Posting};
+use crate::carrier::provider::post::Posting;
 use crate::core::state::Core;
 use crate::op::request::{Atomic, Caller, Operands};
-use crate::peer::endpoint::{Endpoint, WAS_READ};
+use crate::peer::endpoint::Endpoint;
 use plugin_api::{AtomicKind, Status};
 use std::ffi::c_void;
 use std::ptr::{self, NonNull};
@@ -44,12 +44,12 @@ impl Core {
         caller: &Caller,
         atomic: &Atomic,
     ) -> Status {
-        let (request, needs) = (&atomic.request, needs(atomic, false));
+        let (request, needs_record) = (&atomic.request, needs_record(atomic));
         let key = request.command.key;
         // SAFETY: the caller guarantees that `endpoint` is live and that the operands are valid until completion.
         unsafe {
             // Requests delivery, because a completed update must be visible at the target.
-            self.post(endpoint, (caller, request.size), needs, |posting| {
+            self.post(endpoint, (caller, request.size), needs_record, |posting| {
                 let operands = operands(posting, atomic);
                 let message = posting.state.message.update_of(
                     (operands, request.command.count as usize),
@@ -61,33 +61,6 @@ impl Core {
                 (context.calls.update)(context.tx, message, self.quick.delivered)
             })
         }
-    }
-
-    /// Returns whether an earlier call posted a read from the peer. Otherwise posts one. A fetch that must be
-    /// alone on its context then waits for the read, because the first call returns false while the read is
-    /// outstanding.
-    fn was_read(&self, endpoint: NonNull<Endpoint>, atomic: &Atomic) -> bool {
-        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        if peer.has(WAS_READ) {
-            return true;
-        }
-        let caller = Caller::plain(None, ptr::null_mut());
-        let (scratch, address) = (self.scratch.pointer(), peer.address);
-        let command = &atomic.request.command;
-        let size = atomic.request.size / command.count as usize;
-        // SAFETY: the endpoint is live; the scratch memory has room for one element.
-        let status = unsafe {
-            self.post(endpoint, (&caller, size), Needs::default(), |posting| {
-                let (context, none) = (posting.context, ptr::null_mut());
-                let (at, key, pointer) = (atomic.target, command.key, posting.pointer);
-                (context.calls.read)(context.tx, scratch, size, none, address, at, key, pointer)
-            })
-        };
-        if status.is_ok() {
-            peer.mark(WAS_READ);
-        }
-        false
     }
 
     /// Posts an atomic that returns the old values to `result`: a fetch, an update that ignores them, or a
@@ -103,17 +76,13 @@ impl Core {
         atomic: &Atomic,
         result: *mut c_void,
     ) -> Status {
-        let alone = self.policy.fetch_alone;
-        if alone && !self.was_read(endpoint, atomic) {
-            return Status::TEMP_OUT_OF_RESOURCE;
-        }
-        let (request, needs) = (&atomic.request, needs(atomic, alone));
+        let (request, needs_record) = (&atomic.request, needs_record(atomic));
         let (command, (datatype, op)) = (&request.command, atomic.codes());
         // SAFETY: the caller guarantees that `endpoint` is live and that operands and result are valid until
         // completion; operands by value are in the operation record. The fetch completes when the old value
         // arrives, after the target applied the operation, so it needs no delivery flags.
         unsafe {
-            self.post(endpoint, (caller, request.size), needs, |posting| {
+            self.post(endpoint, (caller, request.size), needs_record, |posting| {
                 let (context, none) = (posting.context, ptr::null_mut());
                 let peer = endpoint.as_ref().address;
                 let (count, at, key) = (command.count as usize, atomic.target, command.key);
@@ -139,19 +108,15 @@ impl Core {
     }
 }
 
-/// The requirements of an atomic's post: the operation record holds an operand that is passed by
-/// value, and the value to compare with.
-fn needs(atomic: &Atomic, alone: bool) -> Needs {
-    Needs {
-        record: atomic.compares() || matches!(atomic.request.operands, Operands::Value(_)),
-        alone,
-    }
+/// Whether an atomic's post needs an operation record: for an operand that is passed by value, or the value to compare with.
+fn needs_record(atomic: &Atomic) -> bool {
+    atomic.compares() || matches!(atomic.request.operands, Operands::Value(_))
 }
 
 /// The operands of an atomic, for the provider.
 ///
 /// # Safety
-/// The operation has a record if it [needs](needs) one.
+/// The operation has a record if it [needs](needs_record) one.
 unsafe fn operands(posting: &Posting<'_>, atomic: &Atomic) -> *mut c_void {
     match atomic.request.operands {
         // SAFETY: the caller guarantees the record.

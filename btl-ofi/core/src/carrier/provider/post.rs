@@ -20,18 +20,8 @@ use crate::op::completion::Completion;
 use crate::op::record::Record;
 use crate::op::request::Caller;
 use crate::op::tag::Tag;
-use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::share::Share;
-
-/// Requirements of a kind of operation.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Needs {
-    /// The operation needs a record, which holds the operands.
-    pub(crate) record: bool,
-    /// The operation must be the only one outstanding on its context.
-    pub(crate) alone: bool,
-}
 
 /// A counted operation before the call of the provider, with its record if it needs one.
 pub(crate) struct Posting<'a> {
@@ -186,7 +176,7 @@ impl Core {
         &self,
         endpoint: NonNull<Endpoint>,
         (caller, bytes): (&Caller, usize),
-        needs: Needs,
+        needs_record: bool,
         call: impl FnOnce(&mut Posting<'_>) -> isize,
     ) -> Status {
         // SAFETY: the caller guarantees that `endpoint` is live.
@@ -195,7 +185,7 @@ impl Core {
         let mut state = context.state.lock();
         // The check is under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked, and
         // also closes the endpoints of peers without a known operation at the provider. The check is repeated after
-        // `make_room`, which may release the lock.
+        // `progress_under`, which may release the lock.
         let refusal = |state: &State| {
             let closed = state.is_closed().then_some(Status::FATAL);
             peer.failure().or(closed)
@@ -203,21 +193,14 @@ impl Core {
         if let Some(status) = refusal(&state) {
             return status;
         }
-        if needs.alone || context.count.outstanding() >= self.quick.outstanding_limit {
-            state = match self.make_room(context, state, needs.alone) {
-                Ok(state) => state,
-                Err(status) => {
-                    let counters = self.quick.counters.of(peer, context.share);
-                    add(&counters.again, 1, self.setup.threaded);
-                    return status;
-                }
-            };
+        if context.count.outstanding() >= self.quick.outstanding_limit {
+            state = self.progress_under(context, state);
             if let Some(status) = refusal(&state) {
                 return status;
             }
         }
         let tag = context.raise(peer, self.setup.threaded);
-        let pointer = if needs.record || caller.completion.is_some() || !self.policy.untracked {
+        let pointer = if needs_record || caller.completion.is_some() || !self.policy.untracked {
             let Some(taken) = state.pool.take() else {
                 drop(state);
                 self.lower(context, tag, 1);
@@ -253,31 +236,19 @@ impl Core {
         Status::SUCCESS
     }
 
-    /// Makes progress if many operations are outstanding. Refuses the operation if the provider has no room for
-    /// it.
+    /// Makes progress where many operations are outstanding, without the lock, and takes the lock again.
     #[cold]
     #[inline(never)]
-    fn make_room<'a>(
+    fn progress_under<'a>(
         &self,
         context: &'a Context,
-        mut state: Guard<'a, State>,
-        alone: bool,
-    ) -> Result<Guard<'a, State>, Status> {
-        let most = if alone { 1 } else { self.policy.depth };
-        let is_full = || {
-            let outstanding = context.count.outstanding();
-            // Staged and compound operations are counted, but do not occupy room at the provider.
-            outstanding >= most && outstanding.saturating_sub(self.slow.held()) >= most
-        };
-        let many = context.count.outstanding() >= self.setup.progress_threshold;
-        if (many || is_full()) && !self.must_not_poll(context) {
-            drop(state);
-            self.poll(context);
-            state = context.state.lock();
+        state: Guard<'a, State>,
+    ) -> Guard<'a, State> {
+        if self.must_not_poll(context) {
+            return state;
         }
-        if is_full() {
-            return Err(Status::TEMP_OUT_OF_RESOURCE);
-        }
-        Ok(state)
+        drop(state);
+        self.poll(context);
+        context.state.lock()
     }
 }

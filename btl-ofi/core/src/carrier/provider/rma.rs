@@ -1,6 +1,5 @@
 //! Puts and gets by the provider, on the slow path.
 
-use crate::carrier::provider::post::Needs;
 use crate::core::state::Core;
 use crate::mem::handle::Target;
 use crate::op::request::Caller;
@@ -24,7 +23,7 @@ impl Core {
         // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
         // completion; the message is used only while the context is locked.
         unsafe {
-            self.post(endpoint, (caller, size), Needs::default(), |posting| {
+            self.post(endpoint, (caller, size), false, |posting| {
                 let context = posting.context;
                 let message = posting.state.message.put(
                     (caller.local_address, size),
@@ -50,7 +49,7 @@ impl Core {
     ) -> Status {
         // SAFETY: the endpoint is live, and the local buffer is the caller's until completion.
         unsafe {
-            self.post(endpoint, (caller, size), Needs::default(), |posting| {
+            self.post(endpoint, (caller, size), false, |posting| {
                 let context = posting.context;
                 let (peer, pointer) = (endpoint.as_ref().address, posting.pointer);
                 let (at, none) = (caller.local_address, ptr::null_mut());

@@ -47,13 +47,9 @@ impl Words {
         };
         let mut words = Words([[unknown; 4]; CODES]);
         let served = |kind: AtomicKind, datatype, op| {
-            let conditions = match kind {
-                AtomicKind::Update => policy.updates_fetch,
-                AtomicKind::Fetch | AtomicKind::Compare => policy.fetch_alone,
-            };
+            let fetches = kind == AtomicKind::Update && policy.updates_fetch;
             let counts = table.count(kind, datatype, op) > 0;
-            u64::from(counts && !conditions) << kind as u32
-                | u64::from(counts) << (kind as u32 + RING)
+            u64::from(counts && !fetches) << kind as u32 | u64::from(counts) << (kind as u32 + RING)
         };
         let word = |datatype: Datatype, op: AtomicOp, kinds| Word {
             datatype: datatype as u64,

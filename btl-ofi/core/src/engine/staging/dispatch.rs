@@ -8,7 +8,6 @@ use libfabric_sys as ffi;
 use plugin_api::{AtomicOp, Status};
 
 use super::staged::{Side, Staged};
-use crate::carrier::provider::post::Needs;
 use crate::engine::transport::Transport;
 use crate::mem::device_regions::Descriptor;
 use crate::mem::handle::Handle;
@@ -284,46 +283,41 @@ impl Transport {
         // SAFETY: the endpoint is live; the local buffer is the caller's until completion, and its registration
         // stays open.
         unsafe {
-            self.post(
-                endpoint,
-                (&Caller::of(op), op.size),
-                Needs::default(),
-                |posting| {
-                    let (context, pointer) = (posting.context, posting.pointer);
-                    if matches!(op.action, Action::Get) {
-                        return (context.calls.read)(
-                            context.tx,
-                            op.local,
-                            op.size,
-                            descriptor,
-                            address,
-                            target.address,
-                            target.key,
-                            pointer,
-                        );
-                    }
-                    let iov = ffi::iovec {
-                        iov_base: op.local,
-                        iov_len: op.size,
-                    };
-                    let rma = ffi::fi_rma_iov {
-                        addr: target.address,
-                        len: op.size,
-                        key: target.key,
-                    };
-                    let message = ffi::fi_msg_rma {
-                        msg_iov: &iov,
-                        desc: &mut descriptor,
-                        iov_count: 1,
-                        addr: address,
-                        rma_iov: &rma,
-                        rma_iov_count: 1,
-                        context: pointer,
-                        data: 0,
-                    };
-                    (context.calls.writemsg)(context.tx, &message, delivered)
-                },
-            )
+            self.post(endpoint, (&Caller::of(op), op.size), false, |posting| {
+                let (context, pointer) = (posting.context, posting.pointer);
+                if matches!(op.action, Action::Get) {
+                    return (context.calls.read)(
+                        context.tx,
+                        op.local,
+                        op.size,
+                        descriptor,
+                        address,
+                        target.address,
+                        target.key,
+                        pointer,
+                    );
+                }
+                let iov = ffi::iovec {
+                    iov_base: op.local,
+                    iov_len: op.size,
+                };
+                let rma = ffi::fi_rma_iov {
+                    addr: target.address,
+                    len: op.size,
+                    key: target.key,
+                };
+                let message = ffi::fi_msg_rma {
+                    msg_iov: &iov,
+                    desc: &mut descriptor,
+                    iov_count: 1,
+                    addr: address,
+                    rma_iov: &rma,
+                    rma_iov_count: 1,
+                    context: pointer,
+                    data: 0,
+                };
+                (context.calls.writemsg)(context.tx, &message, delivered)
+            })
         }
     }
 }

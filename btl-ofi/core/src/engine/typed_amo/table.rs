@@ -26,21 +26,11 @@ impl Vectors {
         let mut vectors = Vectors([[Served::default(); CODES]; CODES]);
         for &datatype in Datatype::ALL {
             for &op in AtomicOp::ALL {
-                let count = |kind, conditions| match conditions {
-                    true => 0,
-                    false => table.count(kind, datatype, op),
-                };
+                let [update, fetch] = [AtomicKind::Update, AtomicKind::Fetch]
+                    .map(|kind| table.count(kind, datatype, op));
+                let at_provider = if policy.updates_fetch { 0 } else { update };
                 vectors.0[datatype as usize % CODES][op as usize % CODES] = Served {
-                    most: [
-                        [
-                            count(AtomicKind::Update, false),
-                            count(AtomicKind::Fetch, false),
-                        ],
-                        [
-                            count(AtomicKind::Update, policy.updates_fetch),
-                            count(AtomicKind::Fetch, policy.fetch_alone),
-                        ],
-                    ],
+                    most: [[update, fetch], [at_provider, fetch]],
                     shift: datatype.size().trailing_zeros(),
                 };
             }

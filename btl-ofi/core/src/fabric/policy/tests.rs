@@ -8,7 +8,6 @@ use super::*;
 use crate::fabric::fids::{Hints, Info};
 
 const LARGEST: usize = 1 << 30;
-const PACKET: usize = 1344;
 
 fn options(values: &[(&str, Value)]) -> Options {
     Options::resolve(|d| {
@@ -23,7 +22,6 @@ fn offer(provider: &str, version: u32, confirms: bool) -> Info {
     let name = CString::new(provider).unwrap();
     let hints = Hints::new().unwrap().provider(&name).with(|h| {
         h.ep.max_msg_size = LARGEST;
-        h.tx.inject_size = PACKET;
         h.tx.op_flags = u64::from(ffi::FI_DELIVERY_COMPLETE) * u64::from(confirms);
         h.domain.data_progress = ffi::FI_PROGRESS_MANUAL;
     });
@@ -48,8 +46,6 @@ fn decisions(policy: &Policy) -> Vec<&'static str> {
         ("hides_refusals", policy.hides_refusals),
         ("untracked", policy.untracked),
         ("updates_fetch", policy.updates_fetch),
-        ("fetch_alone", policy.fetch_alone),
-        ("self_by_copy", policy.self_by_copy),
         ("dead_peer_blocks", policy.dead_peer_blocks),
         ("reports_for_others", policy.reports_for_others),
         ("atomics_ordered", policy.atomics_ordered),
@@ -60,13 +56,6 @@ fn decisions(policy: &Policy) -> Vec<&'static str> {
 
 #[test]
 fn each_row_decides_its_policy() {
-    let rxd = [
-        "processor_atomics",
-        "untracked",
-        "fetch_alone",
-        "self_by_copy",
-        "dead_peer_blocks",
-    ];
     let shm = [
         "processor_atomics",
         "one_node",
@@ -82,13 +71,13 @@ fn each_row_decides_its_policy() {
         "reports_for_others",
     ];
     let socket = ["polls_kernel", "hides_refusals", "untracked"];
-    let rows: [(&str, &[&str], u32); 10] = [
-        ("shm", &shm, u32::MAX),
-        ("sockets", &sockets, u32::MAX),
-        ("tcp", &socket, u32::MAX),
-        ("net", &socket, u32::MAX),
-        ("udp", &["polls_kernel", "untracked"], u32::MAX),
-        ("efa", &["processor_atomics", "untracked"], u32::MAX),
+    let rows: [(&str, &[&str]); 9] = [
+        ("shm", &shm),
+        ("sockets", &sockets),
+        ("tcp", &socket),
+        ("net", &socket),
+        ("udp", &["polls_kernel", "untracked"]),
+        ("efa", &["processor_atomics", "untracked"]),
         (
             "verbs;ofi_rxm",
             &[
@@ -97,7 +86,6 @@ fn each_row_decides_its_policy() {
                 "updates_fetch",
                 "reports_for_others",
             ],
-            u32::MAX,
         ),
         (
             "tcp;ofi_rxm",
@@ -107,15 +95,12 @@ fn each_row_decides_its_policy() {
                 "hides_refusals",
                 "untracked",
             ],
-            u32::MAX,
         ),
-        ("verbs;ofi_rxd", &rxd, 16),
-        ("verbs", &["untracked"], u32::MAX),
+        ("verbs", &["untracked"]),
     ];
-    for (provider, expected, depth) in rows {
+    for (provider, expected) in rows {
         let policy = policy(provider);
         assert_eq!(decisions(&policy), expected, "{provider}");
-        assert_eq!(policy.depth, depth, "{provider}");
     }
 }
 
@@ -215,17 +200,6 @@ fn a_provider_confirms_puts_or_keeps_reads_behind_them() {
 }
 
 #[test]
-fn rxd_moves_one_packet_at_a_time() {
-    let largest = |provider, values: &[(&str, Value)]| {
-        limits(offer(provider, 0, true).get(), &options(values))
-    };
-    let (put, get) = largest("tcp;ofi_rxm", &[]);
-    assert_eq!((put, get), largest("verbs", &[]));
-    let (put, get) = largest("udp;ofi_rxd", &[]);
-    assert!(put <= PACKET && get <= PACKET, "{put}, {get}");
-}
-
-#[test]
 fn copies_replace_transfers_of_device_memory() {
     let of = |provider| {
         let info = offer(provider, 0, true);
@@ -233,7 +207,6 @@ fn copies_replace_transfers_of_device_memory() {
         (takes, keeps_files(provider))
     };
     assert_eq!(of("shm"), ((false, false), true));
-    assert_eq!(of("udp;ofi_rxd"), ((false, true), false));
     assert_eq!(of("verbs"), ((true, true), false));
     let rxm = ordered(offer("verbs;ofi_rxm", 0, true), LARGEST);
     assert!(!takes_devices(rxm.get()));
@@ -261,9 +234,13 @@ fn any_mode_word_claims_contexts() {
 
 #[test]
 fn a_provider_that_does_not_do_what_it_says_is_refused() {
-    for name in ["opx", "opx;ofi_rxm"] {
+    for (name, what) in [
+        ("opx", "FI_DELIVERY_COMPLETE"),
+        ("opx;ofi_rxm", "FI_DELIVERY_COMPLETE"),
+        ("udp;ofi_rxd", "results of fetching atomics"),
+    ] {
         let why = serves(name).unwrap_err();
-        assert!(why.contains("FI_DELIVERY_COMPLETE"), "{why}");
+        assert!(why.contains(what), "{why}");
     }
     assert_eq!(serves("verbs;ofi_rxm"), Ok(()));
 }

@@ -7,8 +7,7 @@
 //!   transport does not serve becomes a compare-swap loop for each element. If the target's processor executes those atomics,
 //!   elements in many places are one command ([`super::apply`]), which changes each by the same instructions.
 //! - Any other type, and elements that are not aligned to their size, are changed by the target's processor alone, by commands.
-//!   In a window where commands do not reach every rank, or would be refused, all ranks change them under the target's lock
-//!   instead ([`super::locked`]). Under the hint `same_op`, an aligned operation that the transport serves takes the
+//!   Under the hint `same_op`, an aligned operation that the transport serves takes the
 //!   transport's atomics even then.
 //!
 //! The two never meet at one element. MPI promises atomicity only among accumulates of the same predefined type (MPI 4.1,
@@ -26,7 +25,6 @@ use super::apply;
 use super::callbacks::finishing;
 use super::compare_swap::by_compare_swap;
 use super::how::How;
-use super::locked;
 use super::tracked::CountedOperation;
 use crate::win::bounce::Bounce;
 use crate::win::copy::{pack, unpack};
@@ -92,7 +90,7 @@ unsafe fn update_counted(
 }
 
 /// Updates that are not one transport atomic for each element. The target's processor changes elements that the transport's
-/// atomics do not serve, or this rank changes them under the target's lock.
+/// atomics do not serve.
 #[inline(never)]
 unsafe fn otherwise(
     window: &Window,
@@ -115,10 +113,6 @@ unsafe fn otherwise(
                 }
             }
         };
-    }
-    if !window.link.applies || support.halfway && aligned {
-        // SAFETY: the caller vouches for the transfer.
-        return unsafe { locked::accumulate(window, transfer.peer, transfer) };
     }
     // SAFETY: the caller vouches for the transfer.
     match unsafe { apply::accumulate(window, transfer, &How::of(transfer), request) }? {

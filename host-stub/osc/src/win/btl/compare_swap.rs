@@ -1,8 +1,8 @@
 //! Compare-and-swap, and accumulates by a compare-swap loop for each element.
 
 use super::accumulate::{is_aligned, keep_order};
+use super::apply;
 use super::callbacks::done;
-use super::{apply, locked};
 use crate::base::combine;
 use crate::win::blocking::Remote;
 use crate::win::error::WinResult;
@@ -74,10 +74,6 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
     let datatype = swap.datatype();
     let size = datatype.size();
     if !window.types.get(datatype).native || !is_aligned(swap.address, datatype) {
-        if !window.link.applies {
-            // SAFETY: the caller vouches for the buffers.
-            return unsafe { locked::compare_and_swap(window, peer, swap) };
-        }
         window.send_gathered(call, peer);
         // SAFETY: the caller vouches for the buffers.
         return unsafe { apply::compare_and_swap(window, swap) };

@@ -10,7 +10,6 @@ mod compare_swap;
 mod gather;
 pub(super) mod gathers;
 pub(super) mod how;
-pub(super) mod locked;
 pub(super) mod notify;
 pub(super) mod passive;
 pub(super) mod rma;

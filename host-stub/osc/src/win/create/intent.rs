@@ -18,8 +18,6 @@ pub(in crate::win) struct Intent {
     pub(in crate::win) info: u64,
     /// The rules that its info sets, as a number to compare.
     pub(in crate::win) rules: u64,
-    /// Whether the transport brings it accumulates as commands, from every rank.
-    pub(in crate::win) applies: bool,
     /// How many hooks its job has.
     pub(in crate::win) hooks: u64,
     /// The device of its memory, or -1.
@@ -31,7 +29,7 @@ pub(in crate::win) struct Intent {
 
 const MAGIC: u64 = u64::from_le_bytes(*b"WININTN2");
 const REFUSED: u64 = 0;
-pub(in crate::win) const WORDS: usize = 13;
+pub(in crate::win) const WORDS: usize = 12;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.
@@ -47,7 +45,6 @@ impl Intent {
                 u64::from(intent.unit),
                 intent.info,
                 intent.rules,
-                u64::from(intent.applies),
                 intent.hooks,
                 i64::from(intent.device) as u64,
                 intent.node,
@@ -97,7 +94,6 @@ impl Intent {
             unit,
             info,
             rules,
-            applies,
             hooks,
             device,
             node,
@@ -130,7 +126,6 @@ impl Intent {
             unit,
             info,
             rules,
-            applies: applies != 0,
             hooks,
             device,
             node,
@@ -169,7 +164,6 @@ mod tests {
             unit: 4,
             info: 9,
             rules: 5,
-            applies: true,
             hooks: 2,
             device: -1,
             node: 6,

@@ -15,6 +15,8 @@
 
 use std::sync::Arc;
 
+use plugin_api::ModuleFlags;
+
 use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
@@ -52,7 +54,6 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         unit: wanted.unit,
         info: info.code(),
         rules: info.rules.code(),
-        applies: link.applies,
         hooks: context.hooks.count() as u64,
         device: info.device,
         node,
@@ -93,7 +94,6 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     let is_apart = |rank: usize| !all_offer && !offers[rank].is_empty();
     let classes = classes(&intents, is_apart);
     link.watch(&intents);
-    link.applies = intents.iter().all(|intent| intent.applies);
 
     let (asked, ranks) = ((wanted, &info), (&intents[..], &classes[..]));
     let mut window = match brought {
@@ -123,7 +123,7 @@ fn brings(kind: WindowKind, info: &Resolved) -> Option<bool> {
 /// What this rank brings, or why it cannot take part.
 fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result<Brought, String> {
     let (wanted, info) = asked;
-    check(wanted, link.size)?;
+    check(wanted, link)?;
     match brings(wanted.kind, info).unwrap_or(is_alone) {
         true => own_part(link, wanted, info, (None, &[])).map(Brought::Offer),
         // Here, because nobody would hear of a failure after the last round.
@@ -133,7 +133,15 @@ fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result
     }
 }
 
-fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
+fn check(wanted: &Wanted<'_>, link: &Link) -> Result<(), String> {
+    let attributes = link.transport.attributes();
+    if !attributes.flags.contains(ModuleFlags::APPLIES) {
+        return Err(format!(
+            "its transport over {} brings no accumulates to other ranks",
+            attributes.provider
+        ));
+    }
+    let ranks = link.size;
     if ranks > MOST_RANKS {
         return Err(format!(
             "{ranks} ranks; the words of locks count up to {MOST_RANKS}"

@@ -365,11 +365,10 @@ static MODULE: ModuleVtable = ModuleVtable {
     register_apply: Some(register_apply),
 };
 
-/// Of a world that carries commands.
+/// Of a world that carries puts, gets and atomics as commands.
 static CARRYING: Attributes = Attributes {
     flags: ATTRIBUTES.flags
-        | ModuleFlags::APPLIES
-            .union(ModuleFlags::SCATTERS)
+        | ModuleFlags::SCATTERS
             .union(ModuleFlags::CHECKS_KEYS)
             .union(ModuleFlags::ATOMICS_ORDERED)
             .bits(),
@@ -381,6 +380,7 @@ static ATTRIBUTES: Attributes = Attributes {
     flags: ModuleFlags::PUT
         .union(ModuleFlags::GET)
         .union(ModuleFlags::RDMA_REMOTE_COMPLETION)
+        .union(ModuleFlags::APPLIES)
         .bits(),
     atomic_flags: AtomicFlags::ADD.union(AtomicFlags::CSWAP).bits(),
     put_limit: 0,

@@ -124,7 +124,7 @@ impl Devices {
 
 /// Memory of other processes.
 impl Devices {
-    /// What another process of this node needs to open memory of a device.
+    /// The bytes that another process of this node needs to open memory of a device.
     pub fn export(&self, device: i32, base: u64, len: usize) -> Result<Vec<u8>, DeviceError> {
         let name = self.device(device)?.name;
         let refused = |why: &str| DeviceError::NotShared(device, name.clone(), String::from(why));

@@ -50,7 +50,7 @@ pub type Map =
 
 /// Lets processes of one node use each other's memory of a device.
 pub trait Share: Send + Sync {
-    /// What another process needs to open `len` bytes of this process's memory.
+    /// Returns the bytes that another process needs to open `len` bytes of this process's memory.
     fn export(&self, base: u64, len: usize) -> Result<Vec<u8>, String>;
 
     /// Whether memory that another process exported is of this device.

@@ -2,7 +2,7 @@
 
 use crate::osc::transport::Scope;
 
-/// What a rank tells first.
+/// The first part of a rank's contribution to the exchange in which the ranks meet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Card {
     pub(crate) state: State,

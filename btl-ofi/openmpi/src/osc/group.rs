@@ -10,7 +10,7 @@ use osc_engine::transport::EndpointRef;
 
 use crate::bindings as ffi;
 use crate::osc::card::Card;
-use crate::osc::meeting::{Ended, Told, meet, to_all};
+use crate::osc::meeting::{Contribution, Ended, meet, to_all};
 use crate::osc::transport::Opened;
 
 /// The ranks of a communicator, and their processes.
@@ -75,16 +75,16 @@ pub(crate) fn exchange(
     }
 }
 
-/// What this rank tells when the ranks meet.
+/// This rank's contribution when the ranks meet.
 pub(crate) struct Words {
     pub(crate) card: Card,
-    /// See [`Told::text`].
+    /// See [`Contribution::text`].
     pub(crate) text: Vec<u8>,
     /// Whether hints have an effect, so that they must not differ.
     pub(crate) with_hints: bool,
 }
 
-/// What the ranks told when they met, or why there is no window; `None` before.
+/// The cards of all ranks, or the reason why there is no window; `None` before the ranks have met.
 type Met = Option<Result<Vec<Card>, Ended>>;
 
 /// The ranks of a window.
@@ -125,7 +125,7 @@ impl Ranks {
         self.met.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Forgets the communicator, which the program may free. What the ranks told, or why there is no window.
+    /// Forgets the communicator, which the program may free. Returns the cards of all ranks, or the reason why there is no window.
     pub(crate) fn part(&self) -> Met {
         self.comm.store(null_mut(), Ordering::Relaxed);
         self.met().take()
@@ -170,7 +170,7 @@ impl Group for Ranks {
             text,
             with_hints,
         } = &self.words;
-        let told = Told {
+        let told = Contribution {
             card: *card,
             text,
             offer,

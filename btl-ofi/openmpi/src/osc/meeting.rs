@@ -23,12 +23,12 @@ const REASON: usize = 400;
 /// Gives every rank what each gave, the same number of bytes, one after the other. The error is Open MPI's code.
 pub(crate) type Exchange<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, c_int>;
 
-/// What a rank tells the others.
-pub(crate) struct Told<'a> {
+/// A rank's contribution to the first exchange.
+pub(crate) struct Contribution<'a> {
     pub(crate) card: Card,
     /// The address of a rank that meets others, the reason of a refusal.
     pub(crate) text: &'a [u8],
-    /// What the engine gives.
+    /// The bytes of the engine.
     pub(crate) offer: &'a [u8],
 }
 
@@ -82,16 +82,16 @@ impl From<c_int> for Ended {
     }
 }
 
-/// Meets the other ranks: what they said, and what their engines offer. `connect` connects those ranks that this one does not
-/// know, by their addresses. `with_hints`: hints must not differ. Collective.
+/// Meets the other ranks. Returns their cards and the offers of their engines. `connect` connects the ranks that this one does
+/// not know, by their addresses. `with_hints`: hints must not differ. Collective.
 pub(crate) fn meet(
     ranks: usize,
-    mine: &Told<'_>,
+    mine: &Contribution<'_>,
     with_hints: bool,
     exchange: Exchange<'_>,
     connect: impl FnOnce(&[&[u8]]) -> Result<(), String>,
 ) -> Result<(Vec<Card>, Vec<Vec<u8>>), Ended> {
-    let Told { card, text, offer } = mine;
+    let Contribution { card, text, offer } = mine;
     let all = to_all(ranks, &[&card.encode(), *text, offer].concat(), exchange)?;
     let mut cards = Vec::with_capacity(ranks);
     let mut texts = Vec::with_capacity(ranks);
@@ -190,13 +190,13 @@ mod tests {
 
     type Outcome = Result<(Vec<Card>, Vec<Vec<u8>>), Ended>;
 
-    /// What a rank brings.
+    /// A rank of a test.
     struct Rank {
         card: Card,
         text: Vec<u8>,
         offer: Vec<u8>,
         with_hints: bool,
-        /// What becomes of its connections.
+        /// The result of connecting.
         connects: Result<(), String>,
     }
 
@@ -239,7 +239,7 @@ mod tests {
         };
         let one = |own: usize| {
             let rank = &ranks[own];
-            let told = Told {
+            let told = Contribution {
                 card: rank.card,
                 text: &rank.text,
                 offer: &rank.offer,

@@ -22,7 +22,7 @@ use crate::osc::devices::Known;
 use crate::osc::error;
 use crate::osc::group::{Comm, Ranks, Words, exchange, is_beside};
 use crate::osc::info::Hints;
-use crate::osc::meeting::{Ended, Told, meet};
+use crate::osc::meeting::{Contribution, Ended, meet};
 use crate::osc::transport::{self, Opened, Scope};
 use crate::osc::{component, info, log, meeting, module, progress, progress_thread, ucx};
 
@@ -178,7 +178,7 @@ unsafe fn attempt(
 fn refuse(comm: &Comm, mut card: Card, reason: &str) -> Ended {
     let text = meeting::shortened(reason);
     card.length = text.len() as u32;
-    let told = Told {
+    let told = Contribution {
         card,
         text,
         offer: &[],

@@ -15,7 +15,7 @@ use crate::error::DeviceError;
 use crate::registry::{Allocation, Device, Devices, Lookup};
 use crate::table::{Share, Ways};
 
-/// What the driver answered, as an error that names the call.
+/// The driver's answer, as an error that names the call.
 pub(super) fn done(call: &str, result: CUresult) -> Result<(), String> {
     match result {
         CUresult::CUDA_SUCCESS => Ok(()),
@@ -146,7 +146,7 @@ struct Pointers {
     count: i32,
 }
 
-/// What the driver says of an address; `None` for memory that it does not know.
+/// The driver's attributes of an address; `None` for memory that it does not know.
 pub(super) fn ask<T: Copy>(attribute: CUpointer_attribute, address: u64, nothing: T) -> Option<T> {
     let mut answer = nothing;
     // SAFETY: `answer` has the attribute's type, which the callers see to.

@@ -18,7 +18,7 @@ const UUID: usize = 16;
 const OFFSET: usize = size_of::<u64>();
 const HANDLE: usize = size_of::<CUipcMemHandle>();
 
-/// What travels: the device, how far into the allocation the memory begins, and the driver's handle of the allocation.
+/// The data that travels: the device, how far into the allocation the memory begins, and the driver's handle of the allocation.
 const EXPORTED: usize = UUID + OFFSET + HANDLE;
 
 /// A device whose memory processes share.

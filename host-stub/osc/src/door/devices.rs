@@ -73,8 +73,8 @@ pub trait Devices: Send + Sync {
     /// Memory of a device.
     fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, String>;
 
-    /// What another process of this node needs to [`open`](Self::open) memory of a device. An error if the driver shares none, or
-    /// refuses to share this memory.
+    /// Returns the bytes that another process of this node needs to [`open`](Self::open) memory of a device. An error if the
+    /// driver shares none, or refuses to share this memory.
     fn export(&self, device: i32, base: u64, len: usize) -> Result<Vec<u8>, String>;
 
     /// Opens memory that another process of this node exported. `None`: this process does not use its device, or not yet. An error is

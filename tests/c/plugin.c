@@ -83,6 +83,8 @@ struct module {
     size_t waiting;
     btl_error_fn error_callback;
     void *error_context;
+    btl_apply_fn arithmetic; /* set before the first apply */
+    void *arithmetic_context;
     _Atomic uint64_t posted, completed, failed, again;
 };
 
@@ -358,6 +360,7 @@ static btl_status check_remote(struct module *module, btl_endpoint *endpoint,
 }
 
 #include "plugin_operations.h"
+#include "plugin_apply.h"
 #include "plugin_peers.h"
 #include "plugin_tables.h"
 #include "plugin_component.h"

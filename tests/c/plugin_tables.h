@@ -37,7 +37,7 @@ static const module_table module_vtable = {
 #endif
         .register_error = register_error, .atomic_query = atomic_query, .atomic_opv = atomic_opv,
         .atomic_fopv = atomic_fopv, .atomic_cswapv = atomic_cswapv, .stats = stats,
-        .finalize = finalize),
+        .finalize = finalize, .apply = apply, .register_apply = register_apply),
 };
 
 static const attributes_table module_attributes = {
@@ -50,7 +50,7 @@ static const attributes_table module_attributes = {
 #endif
         .flags = BTL_FLAG_PUT | BTL_FLAG_GET | BTL_FLAG_RDMA_REMOTE_COMPLETION |
                  BTL_FLAG_ATOMIC_OPS | BTL_FLAG_ATOMIC_FOPS | BTL_FLAG_RDMA_FLUSH |
-                 BTL_FLAG_ATOMICS_ORDERED | BTL_FLAG_RDMA_PASSIVE_TARGET,
+                 BTL_FLAG_ATOMICS_ORDERED | BTL_FLAG_RDMA_PASSIVE_TARGET | BTL_FLAG_APPLIES,
         .atomic_flags = BTL_ATOMIC_ADD | BTL_ATOMIC_AND | BTL_ATOMIC_OR | BTL_ATOMIC_XOR |
                         BTL_ATOMIC_LAND | BTL_ATOMIC_LOR | BTL_ATOMIC_LXOR | BTL_ATOMIC_SWAP |
                         BTL_ATOMIC_MIN | BTL_ATOMIC_MAX | BTL_ATOMIC_WORD_32 | BTL_ATOMIC_FLOAT |

@@ -35,6 +35,8 @@ pub(super) struct Link {
     /// has to wait for an earlier one. With several contexts threads use different paths to a
     /// target, and calls that are ordered between threads would not be on the way.
     pub(super) ordered: bool,
+    /// Whether the transport brings accumulates as commands. Otherwise only elements that its atomics serve can be changed.
+    pub(super) applies: bool,
     /// Whether commands bring puts and gets of several runs to those ranks whose processors make small puts and gets.
     pub(super) scatters: bool,
     /// Whether the transport tries puts and gets with keys that may have ended.
@@ -59,6 +61,7 @@ impl Link {
             size: members.size(),
             ordered: attributes.flags.contains(ModuleFlags::ATOMICS_ORDERED)
                 && attributes.contexts <= 1,
+            applies: attributes.flags.contains(ModuleFlags::APPLIES),
             checks_keys: attributes.flags.contains(ModuleFlags::CHECKS_KEYS),
             scatters: attributes.flags.contains(ModuleFlags::SCATTERS),
             members,

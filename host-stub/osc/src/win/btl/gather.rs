@@ -62,7 +62,7 @@ impl Window {
         let in_order = self.link.ordered || self.rules.now().unordered;
         let is_static = self.kind() != WindowKind::Dynamic;
         let refused = how.has_atomics() && self.parts.gathers.refused.load(Ordering::Relaxed);
-        in_order && is_static && !refused
+        self.link.applies && in_order && is_static && !refused
     }
 
     /// # Safety

@@ -15,8 +15,6 @@
 
 use std::sync::Arc;
 
-use plugin_api::ModuleFlags;
-
 use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
@@ -123,7 +121,7 @@ fn brings(kind: WindowKind, info: &Resolved) -> Option<bool> {
 /// What this rank brings, or why it cannot take part.
 fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result<Brought, String> {
     let (wanted, info) = asked;
-    check(wanted, link)?;
+    check(wanted, link.size)?;
     match brings(wanted.kind, info).unwrap_or(is_alone) {
         true => own_part(link, wanted, info, (None, &[])).map(Brought::Offer),
         // Here, because nobody would hear of a failure after the last round.
@@ -133,15 +131,7 @@ fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result
     }
 }
 
-fn check(wanted: &Wanted<'_>, link: &Link) -> Result<(), String> {
-    let attributes = link.transport.attributes();
-    if !attributes.flags.contains(ModuleFlags::APPLIES) {
-        return Err(format!(
-            "its transport over {} brings no accumulates to other ranks",
-            attributes.provider
-        ));
-    }
-    let ranks = link.size;
+fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
     if ranks > MOST_RANKS {
         return Err(format!(
             "{ranks} ranks; the words of locks count up to {MOST_RANKS}"

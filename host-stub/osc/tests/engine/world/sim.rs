@@ -365,10 +365,11 @@ static MODULE: ModuleVtable = ModuleVtable {
     register_apply: Some(register_apply),
 };
 
-/// Of a world that carries puts, gets and atomics as commands.
+/// Of a world that carries commands.
 static CARRYING: Attributes = Attributes {
     flags: ATTRIBUTES.flags
-        | ModuleFlags::SCATTERS
+        | ModuleFlags::APPLIES
+            .union(ModuleFlags::SCATTERS)
             .union(ModuleFlags::CHECKS_KEYS)
             .union(ModuleFlags::ATOMICS_ORDERED)
             .bits(),
@@ -380,7 +381,6 @@ static ATTRIBUTES: Attributes = Attributes {
     flags: ModuleFlags::PUT
         .union(ModuleFlags::GET)
         .union(ModuleFlags::RDMA_REMOTE_COMPLETION)
-        .union(ModuleFlags::APPLIES)
         .bits(),
     atomic_flags: AtomicFlags::ADD.union(AtomicFlags::CSWAP).bits(),
     put_limit: 0,

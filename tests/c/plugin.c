@@ -94,7 +94,6 @@ struct btl_component {
     uint64_t queue_depth;
     uint64_t delay; /* nanoseconds from an operation to its callback: CMA_DELAY_US, for measuring waits */
     uint64_t breaking; /* CMA_BREAKING_BYTES: progress fails from an operation of this size on */
-    uint64_t failing;  /* CMA_FAILING_BYTES: puts and gets of this size end with BTL_ERROR */
     _Atomic bool broken;
     _Atomic uint32_t calls; /* calls of progress, for checking now and then whether peers have ended */
 };

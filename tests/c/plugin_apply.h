@@ -31,14 +31,18 @@ static btl_status apply_copy(const struct peer *peer, char *elements, uint64_t a
     return BTL_SUCCESS;
 }
 
-/* Whether each run lies in the region; adds up the bytes of all. */
+/* Whether the plugin knows such elements, and each run lies in the region; adds up the bytes of all. */
 static btl_status apply_check(const btl_handle *handle, uint64_t address,
                               const btl_apply_request *request, size_t *total)
 {
     size_t head = BTL_APPLY_HEAD + request->run_count * BTL_APPLY_RUN;
     *total = 0;
+    if (request->datatype == BTL_APPLY_BYTES)
+        return BTL_NOT_SUPPORTED;
     if (request->run_count == 0 || request->runs == NULL || request->size == 0 ||
-        request->size > BTL_MOST_ELEMENT)
+        request->size > BTL_MOST_ELEMENT ||
+        (request->datatype != BTL_APPLY_OTHER && element_size(request->datatype) != request->size) ||
+        (request->op != BTL_APPLY_OTHER && request->op > BTL_ATOMIC_OP_CSWAP))
         return BTL_BAD_PARAM;
     if (request->run_count > BTL_MOST_APPLIED / BTL_APPLY_RUN || head > BTL_MOST_APPLIED)
         return BTL_VALUE_OUT_OF_BOUNDS;

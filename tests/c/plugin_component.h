@@ -77,8 +77,6 @@ static btl_status component_open(const btl_host_vtable *host, btl_component **ou
     component->delay = delay == NULL ? 0 : strtoull(delay, NULL, 10) * 1000;
     const char *breaking = getenv("CMA_BREAKING_BYTES");
     component->breaking = breaking == NULL ? 0 : strtoull(breaking, NULL, 10);
-    const char *failing = getenv("CMA_FAILING_BYTES");
-    component->failing = failing == NULL ? 0 : strtoull(failing, NULL, 10);
     status = read_queue_depth(host, &component->queue_depth);
     if (status != BTL_SUCCESS)
         free(component);

@@ -23,8 +23,6 @@ static btl_status copy(btl_module *public, btl_endpoint *endpoint, void *local_a
     status = peer_copy(&endpoint->peer, local_address, remote_address, size, to_peer);
     if (module->component->breaking != 0 && size == module->component->breaking)
         atomic_store(&module->component->broken, true);
-    if (completion != NULL && module->component->failing != 0 && size == module->component->failing)
-        completion->status = BTL_ERROR;
     return settle(module, completion, status);
 }
 

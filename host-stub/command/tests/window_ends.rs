@@ -14,13 +14,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::c_plugin;
-use common::ranks::{passes, passes_with, run_over};
+use common::ranks::{passes, passes_with};
 use host_stub::win::{
-    Assertion, Custom, CustomOp, Datatype, Info, Layout, NewWindow, Op, Target, WinError, Window,
-    WindowHook, unboxed,
+    Assertion, Datatype, Info, NewWindow, Op, WinError, Window, WindowHook, unboxed,
 };
 use host_stub::{Comm, Job, JobOptions};
-use plugin_api::Status;
 
 /// Round trips in which a call of another rank on the wrong window would have been answered.
 const ROUNDS: usize = 2000;
@@ -324,51 +322,4 @@ fn rank_goes_in_an_epoch() {
     // SAFETY: ends this process without the destructors of a job that no longer exists; rank 2 ends as if
     // killed.
     unsafe { libc::_exit(0) };
-}
-
-#[test]
-fn failed_updates_leave_the_target_unlocked() {
-    let plugin = c_plugin(None);
-    let run = run_over(
-        &plugin,
-        1,
-        "rank_fails_at_transfers",
-        &[("CMA_FAILING_BYTES", "24")],
-    );
-    let said = format!("{}{}", run.stdout(), run.stderr());
-    assert_eq!(run.code(), Some(0), "{said}");
-    assert!(said.contains("passed\n"), "{said}");
-}
-
-/// Changes that read and write the target under its lock.
-#[test]
-#[ignore = "a rank of failed_updates_leave_the_target_unlocked"]
-fn rank_fails_at_transfers() {
-    let job = joined();
-    let info = Info::new().with("host_win_table", "btl").expect("a hint");
-    let window = Window::allocate_with(&job, 64, 1, &info).expect("a window");
-    window.lock_all(Assertion::empty()).expect("lock_all");
-    let row = Layout::contiguous(Datatype::Uint8, 24);
-    let custom = Custom {
-        size: 8,
-        op: CustomOp::Replace,
-    };
-    let words = [7u64; 3];
-    for _ in 0..10 {
-        let target = Target {
-            rank: 0,
-            displacement: 1,
-            layout: &row,
-        };
-        let operands = (words.as_ptr().cast(), &row);
-        // SAFETY: the operands outlive the call.
-        let changed = unsafe { window.accumulate_custom(custom, operands, None, target) };
-        match unboxed(&changed) {
-            Err(WinError::Transport { status, .. }) => assert_eq!(*status, Status::ERROR),
-            other => panic!("the change gave {other:?}"),
-        }
-    }
-    window.unlock_all().expect("unlock_all");
-    window.free().expect("free");
-    leave(&job);
 }

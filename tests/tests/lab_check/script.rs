@@ -158,7 +158,7 @@ impl Script {
             ),
             (
                 "MAX_MSG",
-                pick(&mut random, &["64", "1000", "65536", "1048576"]).to_owned(),
+                pick(&mut random, &["16000", "20000", "65536", "1048576"]).to_owned(),
             ),
             ("INJECT", pick(&mut random, &["0", "13", "64"]).to_owned()),
             (

@@ -7,7 +7,7 @@ use super::bounce::PackedBytes;
 use super::btl::gathers::Gathers;
 use super::busy::BusyPeers;
 use super::control::Control;
-use super::device::opened::Neighbours;
+use super::device::neighbours::Neighbours;
 use super::dynamic::refused::Refused;
 use super::dynamic::regions::Attached;
 use super::peers::Peers;

@@ -10,7 +10,7 @@ use crate::win::create::intent::Intent;
 use crate::win::create::own_part::{Part, offer, own_part};
 use crate::win::create::share::{agree, are_wanted, open};
 use crate::win::create::wanted::Wanted;
-use crate::win::device::opened::Neighbours;
+use crate::win::device::neighbours::Neighbours;
 use crate::win::error::{WinResult, refused};
 use crate::win::info::{Resolved, TableChoice};
 use crate::win::kind::WindowKind;

@@ -2,6 +2,7 @@
 
 pub(super) mod device_copy;
 pub(super) mod located;
+pub(super) mod neighbours;
 pub(super) mod opened;
 pub(super) mod packed;
 pub(super) mod regular;

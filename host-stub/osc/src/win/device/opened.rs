@@ -5,8 +5,6 @@
 //! returns, at the target too, so flushes have nothing to wait for, and the order with accumulates that a flush makes holds.
 //! Each origin decides for itself: where the memory cannot be opened, the transport moves the bytes.
 
-use std::sync::OnceLock;
-
 use crate::door::{OpenedMemory, Run};
 use crate::win::error::{WinError, WinResult};
 use crate::win::near;
@@ -14,40 +12,6 @@ use crate::win::pieces::{Piece, Pieces};
 use crate::win::table::RmaTable;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
-
-/// A rank of this node whose memory can perhaps be opened.
-struct Neighbour {
-    rank: usize,
-    exported: Vec<u8>,
-    /// Set when it is known whether it can.
-    opened: OnceLock<Option<Box<dyn OpenedMemory>>>,
-}
-
-/// Those of a window, in the order of their ranks.
-#[derive(Default)]
-pub(in crate::win) struct Neighbours(Vec<Neighbour>);
-
-impl Neighbours {
-    /// Adds a rank above all others, unless it exported nothing.
-    pub(in crate::win) fn add(&mut self, rank: usize, exported: Vec<u8>) {
-        if !exported.is_empty() {
-            self.0.push(Neighbour {
-                rank,
-                exported,
-                opened: OnceLock::new(),
-            });
-        }
-    }
-
-    pub(in crate::win) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Closes all memory. Later puts and gets go by the transport.
-    pub(in crate::win) fn close(&mut self) {
-        self.0.clear();
-    }
-}
 
 /// The functions of a window with neighbours.
 pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
@@ -111,9 +75,7 @@ impl Window {
 
     /// A rank's memory, if it is opened here. Opens it once this process uses the rank's device.
     pub(in crate::win) fn opened(&self, rank: usize) -> Option<&dyn OpenedMemory> {
-        let neighbours = &self.parts.neighbours.0;
-        let at = neighbours.binary_search_by_key(&rank, |neighbour| neighbour.rank);
-        let neighbour = &neighbours[at.ok()?];
+        let neighbour = self.parts.neighbours.find(rank)?;
         if let Some(known) = neighbour.opened.get() {
             return known.as_deref();
         }

@@ -11,13 +11,14 @@ clients_rows=() clients_failed=0
 # Debian's OpenCoarrays brings its own tests, compiled.
 clients_coarrays=/usr/lib/x86_64-linux-gnu/open-coarrays/openmpi/bin/OpenCoarrays-*-tests
 
-# More ranks than processors: those that wait give way, on both sides.
+# More ranks than processors: those that wait give way, on both sides. hosts_mpirun says so by itself.
 clients_mpi=(--mca mpi_yield_when_idle 1)
 
 # clients_ours PLACE RANKS PROGRAM...: over the component, on the place shm, tcp or hosts.
 clients_ours() {
-    local place=$1 ranks=$2 options=("${clients_mpi[@]}" --mca osc_ofi_rs_verbose 1)
+    local place=$1 ranks=$2 options=(--mca osc_ofi_rs_verbose 1)
     shift 2
+    [ "$place" = hosts ] || options+=("${clients_mpi[@]}")
     case $place in
     shm) openmpi_osc_run "$ranks" "${options[@]}" "$@" ;;
     # One host, as if the ranks had one each.
@@ -35,7 +36,7 @@ clients_own() {
     shm) "${one[@]}" -n "$ranks" --mca btl self,vader "$@" ;;
     tcp) "${one[@]}" -n "$ranks" --mca btl self,tcp "$@" ;;
     hosts) HOSTS_LIMIT=${OPENMPI_LIMIT:-120} hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" \
-        "${clients_mpi[@]}" --mca osc pt2pt --mca btl self,vader,tcp "$@" ;;
+        --mca osc pt2pt --mca btl self,vader,tcp "$@" ;;
     esac </dev/null
 }
 

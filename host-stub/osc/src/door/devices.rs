@@ -33,11 +33,11 @@ pub struct Found {
 /// Bytes to copy between memory that the driver reaches from this process: of the host, of a device, or opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where they go.
+    /// Address of the destination.
     pub to: u64,
-    /// Where they are.
+    /// Address of the source.
     pub from: u64,
-    /// How many.
+    /// Number of bytes.
     pub len: usize,
 }
 

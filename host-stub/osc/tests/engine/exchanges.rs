@@ -76,7 +76,7 @@ fn a_refusal_of_the_group_names_its_rank() {
     assert_eq!(said, "window creation failed on rank 1: no transport");
 }
 
-/// What rank 0 of two says if rank 1 gives what `change` makes of what rank 0 gave.
+/// The error of rank 0 of two, if rank 1 gives the bytes that `change` makes of rank 0's.
 fn said(make: fn(Members) -> WinResult<Window>, change: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let world = World::new(2, true);
     let rank = Rank::new(&world, 0, 1);

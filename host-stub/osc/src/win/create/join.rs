@@ -22,7 +22,7 @@ use crate::win::shm;
 use crate::win::shm::shared::Shared;
 use crate::win::window::Window;
 
-/// What a rank has before it speaks.
+/// The part of a window that a rank has made before the first exchange.
 pub(in crate::win) enum Brought {
     /// All that others need to reach it.
     Offer(Part),
@@ -144,7 +144,7 @@ fn whole(
 /// This rank's memory and control block, and where the parts of its node's segment are mapped here.
 type Kept = (Part, Vec<u64>);
 
-/// What a rank keeps that is alone on its node.
+/// The part of a rank that shares memory with no other.
 fn alone(part: Part) -> Kept {
     let base = part.0.base as u64;
     (part, vec![base])
@@ -157,7 +157,7 @@ fn own_class(link: &Link, classes: &[usize]) -> Vec<usize> {
         .collect()
 }
 
-/// What a rank keeps of its node's segment.
+/// This rank's part of its node's segment.
 fn keep(
     link: &Link,
     (wanted, info): (&Wanted<'_>, &Resolved),

@@ -118,7 +118,7 @@ fn brings(kind: WindowKind, info: &Resolved) -> Option<bool> {
     }
 }
 
-/// What this rank brings, or why it cannot take part.
+/// Makes this rank's contribution to the first exchange. The error says why the rank cannot take part.
 fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result<Brought, String> {
     let (wanted, info) = asked;
     check(wanted, link.size)?;

@@ -218,7 +218,7 @@ fn expose(
 /// This rank's memory and control block.
 pub(in crate::win) type Part = (Exposed, Control);
 
-/// What it tells the other ranks.
+/// The data about a part that the other ranks need.
 pub(in crate::win) fn offer(unit: u32, (exposed, control): &Part) -> Offer {
     let (control_base, control_handle) = control.card();
     Offer {

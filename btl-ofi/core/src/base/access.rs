@@ -1,7 +1,7 @@
 //! Accesses of this process to windows: its own, for its peers and for itself, and those of local peers that it maps.
 //!
-//! A window is memory that its owner keeps mapped while it is registered, with the rights that it registered. That was
-//! tried at the registration (`base::usable`); an owner that takes the memory away meanwhile gets the fault.
+//! A window is memory that its owner keeps mapped while it is registered, with the rights that it registered. The
+//! registration tried the access (`base::usable`); an owner that takes the memory away meanwhile gets the fault.
 //!
 //! Other threads and processes may access the same bytes at any time. A word of 4 or 8 bytes that is aligned in the
 //! window is one access, as a thread that polls it expects, wherever it lies in this process's own memory.

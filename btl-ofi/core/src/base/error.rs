@@ -11,7 +11,8 @@ use plugin_api::Status;
 pub struct CallError {
     /// C name of the call.
     pub call: &'static str,
-    /// The error number, positive: an `errno` or an `FI_E*`. Where both exist, they have the same value.
+    /// The error number, positive: an `errno` or an `FI_E*`. An error that has both has the same value
+    /// in both.
     pub code: i32,
 }
 

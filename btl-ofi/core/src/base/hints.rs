@@ -54,8 +54,8 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
 /// functions have the same arguments in the same order, so that the compiler turns a call of the next function into a jump
 /// (a tail call):
 /// - `$name` with `$way` [`PROVIDER`] only calls `$route`, a method of [`Endpoint`](crate::Endpoint), and then jumps to
-///   `$direct` or `$other`. `$route` says whether the provider serves the endpoint. `$name` does no more than this, so
-///   `$name` saves no register. `$name` calls a function pointer, because the compiler turns only one call of a function
+///   `$direct` or `$other`. `$route` says whether the provider serves the endpoint. `$name` does nothing else, so it saves
+///   no register. `$name` calls a function pointer, because the compiler turns only one call of a function
 ///   into a jump. With `$way` [`MESSAGE`], for transports that use messages, `$name` is `$quick`, and jumps to `$other`
 ///   if `$quick` returned `None`;
 /// - `$direct` is `$quick` with `$way` [`PROVIDER`], and `$other` is `$quick` with [`OTHER`];

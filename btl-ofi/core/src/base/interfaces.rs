@@ -137,7 +137,7 @@ impl Interface {
         self.network().is_some_and(|n| n.contains(address))
     }
 
-    /// How near the interface is to the processors of this process.
+    /// The interface's distance from the processors of this process.
     pub(crate) fn locality(&self, processors: &Processors) -> Locality {
         let folder = node_bridge::folder(&self.name);
         folder.map_or(Locality::Near, |folder| {

@@ -1,4 +1,4 @@
-//! How near a network device is to the processors on which this process may run, by `/sys`.
+//! The distance of a network device from the processors on which this process may run, by `/sys`.
 //!
 //! Each device lists the processors of its NUMA node (`local_cpulist`); the list has all processors if the firmware names
 //! no node. A process that is bound to some of these processors is near the device. For a process that is not bound to a
@@ -8,7 +8,7 @@ use std::ops::RangeInclusive;
 
 use crate::base::sys;
 
-/// How near a device is, from the nearest on.
+/// The distance of a device; the nearest comes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Locality {
     /// All processors of this process are local to the device, or the device's processors are
@@ -35,7 +35,7 @@ impl Processors {
         Processors(allowed.and_then(ranges).unwrap_or_default())
     }
 
-    /// How near a device is to these processors. `device` is the device's folder in `/sys`.
+    /// The distance of a device from these processors. `device` is the device's folder in `/sys`.
     pub(crate) fn locality(&self, device: &str) -> Locality {
         let list = sys::read(&format!("{device}/local_cpulist")).unwrap_or_default();
         let local = ranges(&String::from_utf8_lossy(&list)).unwrap_or_default();

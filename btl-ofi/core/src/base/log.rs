@@ -26,7 +26,8 @@ pub struct Route(Sink);
 /// stays in place and receives the lines instead.
 pub fn route(level: LogLevel, sink: Sink) -> Route {
     INSTALLED.get_or_init(|| {
-        // Fails when the process already has a subscriber. That subscriber then receives the lines.
+        // Fails when the process already has a subscriber. The process's subscriber then receives
+        // the lines.
         let _ = tracing::subscriber::set_global_default(Router);
     });
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,7 @@
 //! The transport's parameters, declared as data. This module reads them into [`Options`]; other modules act on them.
 //!
-//! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components. Where this transport has
-//! another default, a comment gives the reason.
+//! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components. A comment gives the
+//! reason if this transport has another default.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;

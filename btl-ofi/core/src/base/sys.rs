@@ -1,7 +1,7 @@
 //! The gate of system calls: the one module of this crate through which they pass.
 //!
 //! Each function is one call, with Rust types, and fails with a [`CallError`]: the C name of the call and its `errno`.
-//! What a failure means is decided by the caller. A function is safe if the kernel checks its arguments.
+//! The caller decides how a failure is handled. A function is safe if the kernel checks its arguments.
 //!
 //! In unit tests a [`script`] may answer a call in place of the kernel, to test errors that this machine does not
 //! produce. Other builds contain no code of the script: the functions of the data path are inlined and cost only the

@@ -22,8 +22,8 @@ const BUSY_POLLS: u32 = 8;
 const COSTLY_PAUSE: u64 = 8;
 const COSTLY_PAUSE_IDLE: u64 = 64;
 
-/// After this many polls of a context without completion (in a row or not), the clock is read. This is rare enough to cost
-/// nothing, and frequent enough for a host that sleeps about 50 us between polls.
+/// After this many polls of a context without completion (consecutive or not), the clock is read. This is rare enough to
+/// cost nothing, and frequent enough for a host that sleeps about 50 us between polls.
 const IDLE_CHECK: u32 = 1 << 10;
 
 impl Core {

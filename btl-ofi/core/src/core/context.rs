@@ -179,7 +179,7 @@ pub(crate) struct State {
     pub(crate) spare: Vec<Finished>,
     /// Rings for atomics and ring puts and gets with local peers, if the provider is bypassed.
     pub(crate) channel: Option<Box<Channel>>,
-    /// How commands of peers arrive here.
+    /// The carriers by which commands of peers arrive here.
     pub(crate) carriers: Carriers,
     /// Messages with peers, if the transport uses them. Only the first context has them.
     pub(crate) messages: Option<Box<Messages>>,

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long a close, or the release of a peer, waits for outstanding operations.
+/// The longest time for which a close, or the release of a peer, waits for outstanding operations.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
-/// How long a closing transport waits until its receipts are sent.
+/// The longest time for which a closing transport waits until its receipts are sent.
 const PARTING: Duration = Duration::from_millis(100);
 
 impl Transport {
@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// How long a release waits. Zero after an earlier wait timed out.
+    /// The time that a release waits at most. Zero after an earlier wait timed out.
     pub(crate) fn patience(&self) -> Duration {
         match self.detector.impatient.load(Ordering::Relaxed) {
             false => CLOSE_PATIENCE,

@@ -13,7 +13,7 @@ use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::outstanding::Total;
 
-/// How long to poll without a completion before the thread yields the processor, in nanoseconds. A peer
+/// The time to poll without a completion before the thread yields the processor, in nanoseconds. A peer
 /// may need the processor in order to answer. An answer over shm takes about 1 us; a yield would double
 /// that.
 const SPIN: u64 = 20_000;

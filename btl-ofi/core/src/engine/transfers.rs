@@ -257,7 +257,7 @@ impl Transport {
             got += share;
         }
         let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
-        // SAFETY: the caller guarantees `size` writable bytes, of which `got` are filled.
+        // SAFETY: the caller guarantees `size` writable bytes; `got` of them are filled.
         unsafe { cma::read(pid, to, from, size - got) }?;
         if let Some(timed) = timed {
             self.record_time(endpoint, size, timed);

@@ -83,8 +83,8 @@ impl AtomicTable {
         table
     }
 
-    /// Drops a floating-point type of which the provider cannot read, write and compare the bits: only targets then change
-    /// its elements.
+    /// Drops a floating-point type whose bits the provider cannot read, write and compare: only targets then change its
+    /// elements.
     fn leave_floats_without_bits(&mut self) {
         let needed = [
             (AtomicKind::Fetch, AtomicOp::Read),

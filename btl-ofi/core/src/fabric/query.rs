@@ -38,7 +38,7 @@ pub(super) const ATOMIC_ORDER: u64 =
 /// Reads take effect behind the puts that were posted before them.
 pub(super) const READ_ORDER: u64 = ffi::FI_ORDER_RMA_RAW;
 
-/// How the host calls the transport.
+/// The host's way of calling the transport.
 #[derive(Clone, Copy)]
 pub(crate) struct Calling {
     pub(crate) threaded: bool,

@@ -205,8 +205,8 @@ const QUIRKS: &[Row] = &[
     Row {
         names: Names::Suffix("ofi_rxd"),
         // Observed with 1.17, over udp. Results of two fetching atomics that are outstanding are exchanged. Transfers of several
-        // packets in both directions between two processes crash, and so do messages. Where the target's socket drops
-        // datagrams, puts that never arrived complete.
+        // packets in both directions between two processes crash, and so do messages. If the target's socket drops datagrams,
+        // puts that never arrived complete.
         traits: &[Trait::NotServed(
             "it gives results of fetching atomics to the wrong operations, and completes puts that never arrived; take \
              tcp;ofi_rxm or net",

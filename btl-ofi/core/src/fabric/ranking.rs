@@ -58,8 +58,8 @@ impl Ranking {
         self.interfaces.with(source(info)?)
     }
 
-    /// How near the device of a domain is. The domain's name is the device's name, perhaps with an
-    /// ending of the provider.
+    /// The distance of the device of a domain. The domain's name is the device's name, perhaps with
+    /// an ending of the provider.
     fn locality_of_domain(&self, domain: &str) -> Locality {
         let device = domain.split('-').next().unwrap_or_default();
         if device.is_empty() || device.contains(['/', '.']) {

@@ -15,8 +15,8 @@ pub(crate) struct Blocks {
     /// First byte of the first block.
     pub(crate) base: *mut c_void,
     pub(crate) block: usize,
-    /// Distances in bytes between the starts of two blocks in a row, and between the starts of two
-    /// rows.
+    /// Distances in bytes between the starts of two blocks of one row, and between the starts of
+    /// two rows.
     pub(crate) stride: [usize; 2],
     pub(crate) count: [usize; 2],
 }

@@ -28,7 +28,7 @@ pub struct SharedMemory<'a> {
 
 impl SharedMemory<'_> {
     /// Checks the location of `length` bytes of memory at `base`, and returns the file and the offset. The file is open
-    /// until the caller drops it. Returns `None`, and logs a line, if this process can have no more descriptors.
+    /// until the caller drops it. Returns `None`, and logs a line, if this process cannot open another descriptor.
     ///
     /// # Errors
     /// The memory cannot be at this offset of the file.

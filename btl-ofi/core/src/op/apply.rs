@@ -15,7 +15,7 @@
 //! is guaranteed to be one access.
 //!
 //! So an aligned element excludes the typed atomics of all carriers and the atomics of threads of the target, and any
-//! other element is changed by one thread at a time, whichever command brings it. Where a network card executes the
+//! other element is changed by one thread at a time, whichever command brings it. If a network card executes the
 //! atomics to a target, the origin refuses elements of the first row whose type the card serves, because the
 //! processor's atomics would not exclude those of the card. The same holds on a device, whose typed atomics come by
 //! other paths.

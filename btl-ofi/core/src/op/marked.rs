@@ -45,14 +45,14 @@ impl Marked {
         }
     }
 
-    /// Whether a context pointer is marked. The pointer is not that of an untracked operation. A
+    /// Whether a context pointer is marked. The pointer belongs to no untracked operation. A
     /// pointer without the mark is an operation record.
     #[inline(always)]
     pub(crate) fn is(context: *mut c_void) -> bool {
         context as usize & MARKED != 0
     }
 
-    /// The meaning of a context pointer that is not that of an untracked operation; `None` for an
+    /// The meaning of a context pointer that belongs to no untracked operation; `None` for an
     /// operation record.
     ///
     /// # Safety
@@ -146,7 +146,7 @@ impl Claimed {
     /// [`context`](Self::context) returned the pointer, and the memory is still there.
     unsafe fn message(context: *mut c_void) -> Message {
         let this = context.wrapping_byte_sub(MARKED).cast::<Claimed>();
-        // SAFETY: the caller guarantees the memory, of which the provider uses the context alone.
+        // SAFETY: the caller guarantees the memory; the provider uses its context alone.
         unsafe { (*this).message }
     }
 }
@@ -190,7 +190,7 @@ mod tests {
             // SAFETY: it is a claimed context.
             let marked = unsafe { Marked::of(context) };
             assert_eq!(marked, Some(Marked::Message(message)));
-            // SAFETY: the memory came from a box, and the context is used no more.
+            // SAFETY: the memory came from a box, and the context is no longer used.
             drop(unsafe { Box::from_raw(claimed.as_ptr()) });
         }
     }

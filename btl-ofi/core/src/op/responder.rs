@@ -5,7 +5,7 @@
 //! (`fabric::msg`) between nodes, and for staged device memory the mailbox (`hmem`). All three call [`Responder`], so the
 //! checks and the arithmetic exist once, for every carrier and every memory.
 //!
-//! **One lock.** Commands on host memory run under the lock of the transport's first context and that of the region table;
+//! **One lock.** Commands on host memory run under the locks of the transport's first context and of the region table;
 //! commands on device memory (`device`) run under the lock of the table of device regions, because they call the user's
 //! copy functions, which may take long. A region is in one of the two tables, so one thread at a time executes commands on
 //! it. The provider may execute atomics of other peers on host memory at the same time, with other contexts or its own

@@ -62,7 +62,7 @@ impl CountersRef {
     /// The counters of a peer in a context's share.
     #[inline(always)]
     pub(crate) fn of(self, peer: &Endpoint, share: Share) -> &PeerCounters {
-        // SAFETY: the offset is that of a slot of this table (`take`), which outlives the transport's peers and has the
+        // SAFETY: a slot of this table has this offset (`take`); the table outlives the transport's peers and has the
         // shares of its contexts.
         unsafe {
             let first = self.0.byte_add(start_of(0) + HEAD);

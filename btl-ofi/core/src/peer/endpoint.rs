@@ -186,7 +186,7 @@ impl Endpoint {
         self.proc
     }
 
-    /// The [`LocalPeer`] of which this is the first field, if the peer is local.
+    /// The [`LocalPeer`] whose first field is this endpoint, if the peer is local.
     #[inline]
     fn local_peer(&self) -> Option<&LocalPeer> {
         let local = ptr::with_exposed_provenance::<LocalPeer>(ptr::from_ref(self).addr());

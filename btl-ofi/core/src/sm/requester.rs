@@ -10,7 +10,8 @@
 //! - *Revoked*: the responder only skips it. The ring may go to another process, which learns the number of these
 //!   slots.
 //! - *Held*: the responder has begun the command or may still begin it, and accesses its part of the payload until it
-//!   answers. That part is not reused before, and the ring goes to no other process ([`Requester::give_back`]).
+//!   answers. The part is not reused before the answer, and the ring goes to no other process
+//!   ([`Requester::give_back`]).
 
 use std::collections::VecDeque;
 use std::ffi::c_void;
@@ -233,7 +234,7 @@ impl Requester {
         self.in_use() - self.spent + self.queued.len() as u32
     }
 
-    /// Whether the responder will execute no more commands.
+    /// Whether the responder has stopped executing commands.
     pub(crate) fn is_closed(&self) -> bool {
         self.claim.is_closed()
     }
@@ -245,7 +246,7 @@ impl Requester {
         !self.is_empty() && first.answered(self.head).is_some()
     }
 
-    /// Whether the responder of a [leaving](Self::leaving) ring will give no more answers.
+    /// Whether the responder of a [leaving](Self::leaving) ring has stopped answering.
     pub(crate) fn has_lost_its_target(&self) -> bool {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
     }

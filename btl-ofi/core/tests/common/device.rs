@@ -14,7 +14,7 @@ pub(crate) fn address(host: *mut c_void) -> *mut c_void {
     ptr::without_provenance_mut(host.expose_provenance() + SHIFT as usize)
 }
 
-/// Passes each piece of a transfer to `copy`: its address in this process, and its bytes.
+/// Passes each contiguous part of a transfer to `copy`: its address in this process, and its bytes.
 ///
 /// # Safety
 /// The vectors have `count` elements.

@@ -1,5 +1,5 @@
-//! How long a test waits for an event: only a bound on hangs. On a busy machine a wall-clock deadline would fail a wait for an
-//! event that is merely late.
+//! The longest time that a test waits for an event: only a bound on hangs. On a busy machine a wall-clock deadline would fail
+//! a wait for an event that is merely late.
 
 use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};

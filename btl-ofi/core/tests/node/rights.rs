@@ -121,7 +121,7 @@ fn judge(
     for access in every_access() {
         for &op in ops {
             if what == "sockets" && op == Op::ReadVector && access == Access::REMOTE_READ {
-                // That provider requires both rights for every fetching atomic.
+                // The provider requires both rights for every fetching atomic.
                 continue;
             }
             let case = format!("{what}: {op:?} on {access:?}");
@@ -292,8 +292,8 @@ fn handles_that_were_tampered_with() {
 }
 
 /// Large gets whose region is deregistered before them, or when their first bytes have arrived. Once the target
-/// refuses a piece, the get is refused, and no other side finishes it. The kernel makes some gets alone, and does
-/// not know about the deregistration.
+/// refuses a fragment, the get is refused, and no other side finishes it. The kernel makes some gets alone, and
+/// does not know about the deregistration.
 #[test]
 fn large_gets_of_what_is_deregistered() {
     const SIZE: usize = 256 * 1024;

@@ -164,7 +164,7 @@ fn large_gets() {
             for round in 0..300 {
                 let size = match round {
                     0 => 8,
-                    // These sizes leave a last piece of few bytes.
+                    // These sizes leave a last fragment of few bytes.
                     1..100 => 8192 * (1 + round % 9) + round / 9,
                     _ => 1 + numbers.below([20_000, 100_000, 8 * WORDS][round % 3]),
                 };
@@ -172,7 +172,7 @@ fn large_gets() {
                 let guard = numbers.below(8 * WORDS - size + 1);
                 got.fill(0xee);
                 there.insist(|there| there.get(at, &mut got[guard..guard + size], None));
-                // An atomic and a small get follow among the remaining pieces.
+                // An atomic and a small get follow among the remaining fragments.
                 let mut old = [0u64];
                 there.insist(|there| there.get(0, &mut old, None));
                 assert_eq!(there.t.flush(None), Status::SUCCESS);

@@ -438,7 +438,7 @@ fn changes_at_once_agree() {
     });
 }
 
-/// A put from device memory has four fragments, of which two can begin immediately; the functions with which
+/// A put from device memory has four fragments; two of them can begin immediately; the functions with which
 /// the put began also copy the later fragments.
 #[test]
 fn an_operation_keeps_its_functions() {

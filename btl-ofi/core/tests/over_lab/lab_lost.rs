@@ -64,7 +64,7 @@ fn wait(ts: &[&Transport], milliseconds: u64) {
     }
 }
 
-/// Puts, of which the first introduces the origin. A batch or an answer is lost.
+/// Puts; the first introduces the origin. A batch or an answer is lost.
 #[test]
 fn lost_batches_and_answers_are_noticed() {
     alone(|| {
@@ -103,7 +103,7 @@ fn lost_batches_and_answers_are_noticed() {
     });
 }
 
-/// Messages of the host, of which one is lost: the checks detect the loss although no caller waits
+/// Messages of the host; one is lost: the checks detect the loss although no caller waits
 /// for an answer.
 #[test]
 fn lost_messages_of_the_host_are_noticed() {
@@ -186,7 +186,7 @@ fn peers_that_leave_are_not_missed() {
             }
             if in_order {
                 b.close().unwrap();
-                // The time includes heartbeats, of which the first comes after two seconds.
+                // The time includes heartbeats; the first comes after two seconds.
                 wait(&[&a], 3500);
                 assert_eq!(failure(peer), None);
                 assert!(reports.all().is_empty(), "{:?}", reports.all());

@@ -49,7 +49,7 @@ fn post(to: There<'_>, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
     }
 }
 
-/// How many of the operations failed; each was called back once or `refused`.
+/// The number of operations that failed; each was called back once or `refused`.
 fn judge(calls: &[AtomicU32], refused: usize) -> usize {
     let calls: Vec<u32> = calls.iter().map(|c| c.load(Ordering::Relaxed)).collect();
     let of = |kind: u32| calls.iter().filter(|c| **c == kind).count();

@@ -261,7 +261,7 @@ fn rails_are_used_again() {
             // SAFETY: connected once.
             assert_eq!(unsafe { t.disconnect(peer) }, status, "{size} bytes");
         }
-        // The transfer was made in pieces, which only transfers over rails have.
+        // The transfer was made in fragments, which only transfers over rails have.
         let completed = t.stats().completed;
         assert!(completed > 2, "{completed} operations");
         assert!(window == source);

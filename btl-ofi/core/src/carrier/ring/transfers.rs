@@ -17,8 +17,8 @@
 //! per page, which costs twice as much as copying the page. The origin never waits: it reads a fragment
 //! by CMA if the target began but did not finish it, and the target's late writes touch the payload only. If
 //! the target refuses a fragment, the get fails, because the target knows its regions and the kernel does not.
-//! Puts cannot do this, because the target would write to the window late; large puts use CMA. Which way of a
-//! get is faster depends on the processors; autotune measures it (`sm::requester`). The lock is released after
+//! Puts cannot do this, because the target would write to the window late; large puts use CMA. The faster way of a get
+//! depends on the processors; autotune measures it (`sm::requester`). The lock is released after
 //! each [`BYTES_PER_LOCK`] bytes, with no fragment outstanding, to serve peers and deliver completions. If a thread waits
 //! for the lock, the next [`BYTES_PER_LOCK`] bytes are read by CMA before the lock is taken again.
 //!

@@ -55,7 +55,7 @@ pub(super) struct Fragment {
 }
 
 impl Stripe {
-    /// A transfer over these lanes, in fragments of `piece` bytes.
+    /// A transfer over these rails, in fragments of `piece` bytes.
     pub(super) fn new(
         (op, put, target): (&Op<'_>, bool, Target),
         lanes: [Option<Lane>; MAX_RAILS],

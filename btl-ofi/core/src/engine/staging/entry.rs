@@ -178,7 +178,7 @@ impl Transport {
         copier.is_complete() || copy::reaches(iface) || !self.offer().is_taken()
     }
 
-    /// How the transport handles memory of interface `iface`.
+    /// The transport's handling of memory of interface `iface`.
     pub fn hmem_info(&self, iface: u32) -> HmemInfo {
         let mut info = HmemInfo::new();
         info.provider = u32::from(self.setup.hmem_provider);

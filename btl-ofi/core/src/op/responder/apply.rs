@@ -265,7 +265,7 @@ unsafe fn by_atomics(
     for offset in (0..bytes).step_by(size) {
         let at = elements.at.wrapping_add(offset);
         let operand = packed.operands.wrapping_add(offset);
-        // SAFETY: the offset is that of an element of the block, so the caller's guarantees cover all these addresses.
+        // SAFETY: an element of the block has this offset, so the caller's guarantees cover all these addresses.
         let old = unsafe {
             element::change_by(size, at, |copy| match arithmetic {
                 Some(arithmetic) => {

@@ -1,4 +1,4 @@
-//! When a ring may serve another process: not while its target executes a command of the last owner.
+//! Reuse of a ring by another process: not while its target executes a command of the last owner.
 //!
 //! The tests play the target and read its segment directly.
 

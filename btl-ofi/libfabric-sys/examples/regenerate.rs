@@ -22,7 +22,8 @@ const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|c
     fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cntr|cq|ep|mr|msg|rma)|provider|rma_ioc|\
     rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cntr|cq|domain|ep|fabric|mr)";
 
-/// Left out: structures of which only the address is known (`opaque` in `src/lib.rs`), and what belongs to them.
+/// Left out: structures that are known by their address only (`opaque` in `src/lib.rs`), and the declarations
+/// that belong to them.
 const OPAQUE: &str = "fid_(eq|pep|poll|stx|wait|mc|av_set)|fi_(eq|wait|poll|av_set)_attr|fi_ops_(tagged|collective)|\
     fi_collective_.*|fi_(device|pci|bus)_attr.*|fi_bus_type|fi_ops_(wait|poll|eq)|fi_eq_err_entry|\
     fi_msg_tagged|fi_param.*|ssize_t|__ssize_t";

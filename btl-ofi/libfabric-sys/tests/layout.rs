@@ -27,7 +27,7 @@ const NAMELESS: [(&str, &str); 1] = [(
     "__typeof__(((struct fi_mr_attr *)0)->device)",
 )];
 
-/// What the bindings say.
+/// The values in the bindings.
 #[derive(Default)]
 struct Bindings {
     /// Structures, with whether they may be larger in the headers.
@@ -44,7 +44,7 @@ struct Structure {
     fields: Vec<(String, String, u64)>,
 }
 
-/// What stands between `open` and the first `close` after it.
+/// The text between `open` and the first `close` after it.
 fn between<'t>(text: &'t str, open: &str, close: &str) -> Option<&'t str> {
     let start = text.find(open)? + open.len();
     let length = text[start..].find(close)?;
@@ -192,7 +192,7 @@ fn output(command: &mut Command, needed: &str) -> String {
     String::from_utf8_lossy(&done.stdout).into_owned()
 }
 
-/// What the installed headers say, by name.
+/// The values in the installed headers, by name.
 fn installed(bindings: &Bindings) -> BTreeMap<String, u64> {
     let dir = env!("CARGO_TARGET_TMPDIR");
     let source = format!("{dir}/layout.c");

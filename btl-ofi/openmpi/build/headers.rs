@@ -1,4 +1,4 @@
-//! Where Open MPI's devel headers are, and which series they belong to.
+//! Finds Open MPI's devel headers, and the series they belong to.
 
 use std::env;
 use std::ffi::OsString;

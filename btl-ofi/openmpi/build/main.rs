@@ -19,7 +19,7 @@ fn main() {
     println!("cargo:rerun-if-changed=c");
     println!("cargo:rerun-if-env-changed={}", headers::PREFIX);
     println!("cargo:rerun-if-env-changed={}", headers::SERIES);
-    // Where mpicc is looked for.
+    // The folders in which mpicc is looked for.
     println!("cargo:rerun-if-env-changed=PATH");
     println!("cargo:rustc-check-cfg=cfg(openmpi)");
     println!("cargo:rustc-check-cfg=cfg(series, values(\"4.1\", \"5.0\", \"6.0\"))");

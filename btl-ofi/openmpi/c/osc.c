@@ -148,7 +148,7 @@ void mca_osc_ofi_host_items(ompi_datatype_t *type, size_t count, struct mca_osc_
 {
     items->begin = type->super.true_lb;
     items->bytes = type->super.size * count;
-    /* 4.1 and 5.0 take a count of 32 bits, of which matters only whether it is 1. */
+    /* 4.1 and 5.0 take a count of 32 bits, and only distinguish 1 from other counts. */
     items->in_a_row = opal_datatype_is_contiguous_memory_layout(&type->super, count < 2 ? (int32_t) count : 2);
     if (!items->in_a_row) {
         items->entries = type->super.desc.desc;
@@ -162,7 +162,7 @@ int mca_osc_ofi_host_runs(ompi_datatype_t *type, size_t count, void (*visit)(voi
     enum { MOST = 64 };
     struct iovec runs[MOST];
     opal_convertor_t convertor;
-    /* An address within reach of every displacement, of which nothing is read. */
+    /* An address within reach of every displacement; nothing is read there. */
     char *const base = (char *) ((uintptr_t) 1 << 62);
     OBJ_CONSTRUCT(&convertor, opal_convertor_t);
     int rc = opal_convertor_copy_and_prepare_for_send(ompi_mpi_local_convertor, &type->super, count, base, 0, &convertor);

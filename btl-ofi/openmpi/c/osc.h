@@ -1,5 +1,5 @@
 /* Parts of Open MPI that only its macros and inline functions reach, as functions: those of the component osc. The types are
- * Open MPI's; whoever includes this has their headers. */
+ * Open MPI's; a file that includes this one includes their headers before. */
 #ifndef MCA_OSC_OFI_HOST_H
 #define MCA_OSC_OFI_HOST_H
 
@@ -58,14 +58,15 @@ int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, const char *
 
 /* ---- datatypes and operations ---- */
 
-/* What `count` items of a type are. */
+/* `count` items of a type, described by their size and layout. */
 struct mca_osc_ofi_host_items {
-    /* Bytes from the buffer's address to the first byte, if they lie in a row. */
+    /* Bytes from the buffer's address to the first byte, if they are contiguous. */
     ptrdiff_t begin;
     /* Bytes of all of them, without gaps. */
     size_t bytes;
     bool in_a_row;
-    /* Of items that do not lie in a row: the description of the type, as long as it lives, and the bytes from an item to the next. */
+    /* For items that are not contiguous: the description of the type, as long as it lives, and the bytes from an item to the
+     * next. */
     const union dt_elem_desc *entries;
     size_t entry_count;
     ptrdiff_t extent;
@@ -87,7 +88,7 @@ struct mca_osc_ofi_host_element {
 /* False where it is made of several. */
 bool mca_osc_ofi_host_element(struct ompi_datatype_t *type, struct mca_osc_ofi_host_element *element);
 
-/* The number (OPAL_DATATYPE_*) of a predefined type of one value, of which several lie in a row; -1 for any other type. */
+/* The number (OPAL_DATATYPE_*) of a predefined type of one value whose items are contiguous; -1 for any other type. */
 int mca_osc_ofi_host_plain(struct ompi_datatype_t *type);
 
 /* OMPI_OP_*, or OMPI_OP_NUM_OF_TYPES for MPI_NO_OP, or -1 for an operation that a program defined. */
@@ -104,7 +105,7 @@ int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *ope
 
 /* A request that is under way. */
 struct ompi_request_t *mca_osc_ofi_host_request(struct ompi_win_t *win);
-/* A request that is over. */
+/* A completed request. */
 struct ompi_request_t *mca_osc_ofi_host_request_over(void);
 /* Ends a request that is under way, with an MPI error code. Nobody refers to it afterwards. */
 void mca_osc_ofi_host_complete(struct ompi_request_t *request, int error);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * What Open MPI's component osc/ofi_rs offers to programs beside MPI's own calls: the level of device support, and copy functions
- * of a program's own for memory of devices. For C11 and C++11.
+ * Additions of Open MPI's component osc/ofi_rs to MPI's own calls: the level of device support, and copy functions of the
+ * program for memory of devices. For C11 and C++11.
  *
  * Nothing is linked (before glibc 2.34: -ldl). Each call looks for the component: that which Open MPI has loaded; else, before
  * MPI_Init, mca_osc_ofi_rs.so in the folders of OMPI_MCA_mca_base_component_path and in OPENMPI_OFI_RS_FOLDER. Once loaded it is never
@@ -25,7 +25,7 @@
 extern "C" {
 #endif
 
-/* Where the package puts the component. */
+/* The folder into which the package puts the component. */
 #ifndef OPENMPI_OFI_RS_FOLDER
 #define OPENMPI_OFI_RS_FOLDER ""
 #endif
@@ -35,9 +35,9 @@ extern "C" {
 #define MPIX_DEVICE_KIND_CUDA 1
 
 /*
- * How a program has memory of devices copied. In the place of a function that is NULL comes the transport's own. All return the
- * number of bytes, or a negative errno: -ENOSYS for a kind that they do not know, and then the MPI call, or the one that completes it, fails.
- * Any thread of the process may call them, several at once; they must not call MPI.
+ * The program's copy functions for memory of devices. In the place of a function that is NULL comes the transport's own. All
+ * return the number of bytes, or a negative errno: -ENOSYS for a kind that they do not know, and then the MPI call, or the one
+ * that completes it, fails. Any thread of the process may call them, several at once; they must not call MPI.
  *
  *     static const MPIX_Device_overrides mine = {MPIX_DEVICE_OVERRIDES, from_device, to_device};
  */

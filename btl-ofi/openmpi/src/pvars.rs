@@ -37,7 +37,7 @@ const VARIABLES: usize = 2 * CARRIERS + OTHERS.len();
 pub(crate) type GetValue =
     unsafe extern "C" fn(*const ffi::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
-/// Whose counters a component shows.
+/// A component that shows its counters.
 pub(crate) trait Counted: 'static {
     /// A sum over the component's transports.
     fn sum(number: impl Fn(&Stats) -> u64) -> u64;

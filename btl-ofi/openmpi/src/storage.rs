@@ -155,7 +155,7 @@ impl Variable {
         found.is_some() && found == kind_of(kind)
     }
 
-    /// Whether the variable is a flag that somebody may set.
+    /// Whether the variable is a flag that may be set.
     pub(crate) fn is_settable_flag(self) -> bool {
         self.registered().is_some_and(|(kind, scope)| {
             kind == ffi::MCA_BASE_VAR_TYPE_BOOL && scope != ffi::MCA_BASE_VAR_SCOPE_CONSTANT

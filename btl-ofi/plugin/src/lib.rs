@@ -1,6 +1,6 @@
 //! The transport behind the plugin ABI, as a library: `libbtl_ofi.so` is made of it (`so/`), and programs in Rust may link it.
 //!
-//! What lives here: the tables of the ABI. Each function is one guarded call: it checks pointers for NULL, converts
+//! This crate holds the tables of the ABI. Each function is one guarded call: it checks pointers for NULL, converts
 //! codes and turns a panic into a status and a log line. `plugin-api` documents the functions; the crate `btl-ofi`
 //! (imported as `transport`) does the work.
 

@@ -1,5 +1,5 @@
-//! What libfabric's headers declare, in two files that refer to each other as the headers do: `generated` by bindgen, and
-//! `grown` by hand.
+//! The declarations of libfabric's headers, in two files that refer to each other as the headers do: `generated` by
+//! bindgen, and `grown` by hand.
 
 mod generated;
 mod grown;

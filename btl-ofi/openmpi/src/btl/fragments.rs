@@ -1,6 +1,6 @@
 //! Descriptors of messages: Open MPI fills them in and sends them. A descriptor that finds no room waits here until progress
 //! sends it. The transport copies the bytes of a send, but reports a descriptor as complete only when its message has left.
-//! That is because pml/ob1 completes its request then, and a process that computes makes no progress.
+//! Otherwise pml/ob1 would complete its request earlier, and a process that computes makes no progress.
 
 use std::cell::Cell;
 use std::mem::zeroed;
@@ -14,7 +14,7 @@ use crate::bindings as ffi;
 use crate::btl::sender;
 use crate::btl::waiting::Queues;
 
-/// What sending needs of a module.
+/// The parts of a module that sending needs.
 #[derive(Clone, Copy)]
 pub(crate) struct Door<'a> {
     pub(crate) transport: &'a Transport,

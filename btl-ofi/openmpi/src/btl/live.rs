@@ -20,7 +20,7 @@ pub(crate) fn start(module: NonNull<Module>) {
     LIVE.store(module.as_ptr(), Ordering::Release);
 }
 
-/// Held while somebody outside of the component's calls uses the module: MPI_T reads at any time.
+/// Held while code outside of the component's calls uses the module: MPI_T reads at any time.
 static READING: Mutex<()> = Mutex::new(());
 
 /// The counters of the module; 0 without one.

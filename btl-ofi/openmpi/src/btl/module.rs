@@ -185,7 +185,7 @@ impl Module {
         unsafe { self.transport.assume_init_ref() }
     }
 
-    /// What the descriptors need of the module.
+    /// The parts of the module that descriptors need.
     pub(crate) fn door(&self) -> Door<'_> {
         Door {
             transport: self.transport(),

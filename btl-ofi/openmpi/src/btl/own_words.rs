@@ -40,8 +40,8 @@ impl OwnWords {
     }
 }
 
-/// Where an address lies in a file or other object that is mapped, shared, by a process with this list of mappings
-/// (`/proc/PID/maps`): the object's name, and the offset in it in bytes. `None` for other memory.
+/// The place of an address in a file or other object that is mapped, shared, by a process with this list of
+/// mappings (`/proc/PID/maps`): the object's name, and the offset in it in bytes. `None` for other memory.
 fn shared_place(maps: &str, address: u64) -> Option<(&str, u64)> {
     let hexadecimal = |digits| u64::from_str_radix(digits, 16).ok();
     maps.lines().find_map(|line| {

@@ -214,7 +214,7 @@ unsafe extern "C" fn reg_mem(
                 match e {
                     // Memory that peers cannot use, which no eviction changes.
                     btl_ofi::Error::Invalid { .. } => e.status().0,
-                    // Whatever the reason, a retry after an eviction is the only remedy.
+                    // A retry after an eviction is the only remedy, for any reason.
                     _ => Status::OUT_OF_RESOURCE.0,
                 }
             }

@@ -71,7 +71,7 @@ impl Transfers {
         self.queues.any()
     }
 
-    /// What a transfer that is taken from now on has a number from.
+    /// The number of the next transfer.
     pub(crate) fn now(&self) -> u64 {
         self.next.load(Ordering::Relaxed)
     }

@@ -10,7 +10,7 @@ use std::thread;
 use btl_ofi::Endpoint;
 use plugin_api::Status;
 
-/// What waits for room at one endpoint; empty only while the endpoint is released.
+/// The fragments that wait for room at one endpoint; empty only while the endpoint is released.
 struct Queue<T> {
     endpoint: NonNull<Endpoint>,
     waiting: VecDeque<T>,
@@ -172,8 +172,8 @@ impl<T: Copy> Queues<T> {
         Some(at)
     }
 
-    /// Takes out what waits for an endpoint that is to be released. Nothing is added until [`open`](Self::open), so nobody
-    /// posts to it any more. Waits for a thread that does, so a callback must not call it.
+    /// Takes out what waits for an endpoint that is to be released. Nothing is added until [`open`](Self::open), so no
+    /// thread posts to it any more. Waits for a thread that does, so a callback must not call it.
     pub(crate) fn close(&self, endpoint: NonNull<Endpoint>) -> VecDeque<T> {
         loop {
             let mut queues = self.lock();
@@ -188,7 +188,7 @@ impl<T: Copy> Queues<T> {
         }
     }
 
-    /// Ends a [`close`](Self::close): the endpoint was released, and its address may become that of another one.
+    /// Ends a [`close`](Self::close): the endpoint was released, and another endpoint may get its address.
     pub(crate) fn open(&self, endpoint: NonNull<Endpoint>) {
         let mut queues = self.lock();
         if let Some(at) = find(&queues, endpoint) {

@@ -11,12 +11,12 @@ use crate::osc::error;
 use crate::osc::shape::{self, Bytes, Description, Shape};
 use crate::series::Count;
 
-/// Where the bytes of `count` items of a type lie, in the order of the type map.
+/// The places of the bytes of `count` items of a type, in the order of the type map.
 #[derive(Clone, Debug)]
 pub(crate) enum Runs {
-    /// All in a row.
+    /// Contiguous.
     One(Bytes),
-    /// In several.
+    /// In several runs.
     Many(Arc<Shape>),
 }
 
@@ -91,7 +91,7 @@ fn visited(datatype: *mut ffi::ompi_datatype_t, count: usize) -> Result<Vec<Byte
     }
 }
 
-/// The elements of `count` items of a predefined type that the engine knows, which lie in a row from the buffer's address on.
+/// The elements of `count` items of a predefined type that the engine knows, contiguous from the buffer's address on.
 /// None for any other type, and for a count that cannot be.
 #[inline]
 pub(crate) fn plain(

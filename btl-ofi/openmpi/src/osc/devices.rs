@@ -60,7 +60,8 @@ fn wanted() -> Cuda {
     Cuda::ALL.get(number).copied().unwrap_or(Cuda::Off)
 }
 
-/// How many devices windows of this process may lie on, or why on none. May start the driver.
+/// The number of devices on which windows of this process may lie, or the reason why there are
+/// none. May start the driver.
 pub(crate) fn supported() -> Result<usize, String> {
     if REFUSED.load(Ordering::Relaxed) {
         return Err("osc_ofi_rs_device_level is 1".into());
@@ -140,7 +141,7 @@ impl Known {
         located.map_or(HOST, |location| location.device)
     }
 
-    /// Why no device is known, for a window that wants one.
+    /// The reason why no device is known, for a window that wants one.
     pub(crate) fn lacking(&self) -> Option<String> {
         match self.devices.all().is_empty() {
             true => supported().err(),

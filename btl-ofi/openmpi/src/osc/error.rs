@@ -7,7 +7,7 @@ use osc_engine::win::WinError;
 use crate::bindings as ffi;
 use crate::osc::log;
 
-/// What a call of Open MPI returns.
+/// The result of a function that Open MPI calls.
 pub(crate) type Code = Result<(), c_int>;
 
 /// The code of an error: Open MPI's own are negative, error classes of MPI positive.

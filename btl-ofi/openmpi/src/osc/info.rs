@@ -24,7 +24,7 @@ const KEYS: [(&CStr, &str); 6] = [
     (c"mpi_accumulate_granularity", "mpi_accumulate_granularity"),
 ];
 
-/// What a rank asks for.
+/// The requests of a rank for its window.
 pub(crate) struct Hints {
     pub(crate) info: Info,
     /// Equal if all hints except the device are equal.
@@ -38,7 +38,7 @@ impl Hints {
     }
 }
 
-/// What this rank asks for.
+/// Reads the requests of this rank.
 pub(crate) fn of(info: *mut ffi::opal_info_t) -> Hints {
     let mut asked = Info::new();
     let mut text = String::new();

@@ -61,8 +61,8 @@ pub(crate) fn all() {
     unsafe { ffi::mca_osc_ofi_host_progress() };
 }
 
-/// Makes Open MPI's progress during a wait. Where the program has threads, they may outnumber the processors, and what this thread waits
-/// for may need its processor: a wait that keeps it lasts a time slice.
+/// Makes Open MPI's progress during a wait. In a program with threads, the threads may outnumber the processors, and the thread
+/// that ends this wait may need its processor: a wait that keeps it lasts a time slice.
 #[cold]
 fn all_while_waiting() {
     all();

@@ -72,7 +72,7 @@ fn run() {
 fn without_signals<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: sets of signals are plain bits, and zero is the empty set.
     let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are this function's; the mask is that of the calling thread.
+    // SAFETY: both sets are this function's; the call reads the mask of the calling thread.
     let blocked = unsafe {
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0

@@ -8,14 +8,14 @@ use std::sync::{Mutex, PoisonError};
 use crate::bindings as ffi;
 use crate::osc::log;
 
-/// What the ranks of a window exchange, by number: raised when that changes. Processes with another number do not make windows
-/// together.
+/// The number of the protocol between the ranks of a window: raised when the exchanged data changes. Processes with another
+/// number do not make windows together.
 const PROTOCOL: u16 = 6;
 
 /// The numbers of processes, by their names; none for a process that has published none.
 static KNOWN: Mutex<Option<HashMap<u64, Option<u32>>>> = Mutex::new(None);
 
-/// What this process publishes with a priority.
+/// Encodes the published value of this process from its priority.
 fn encode(priority: i32) -> u32 {
     let priority = priority.clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16;
     u32::from(PROTOCOL) << 16 | u32::from(priority as u16)

@@ -27,7 +27,7 @@ static PENDING: Mutex<Vec<Pending>> = Mutex::new(Vec::new());
 /// so Relaxed suffices.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
-/// Requests that were taken from the list, and of which the engine has not heard yet. Release and Acquire: the thread that finds none
+/// Requests that were taken from the list and are not yet passed to the engine. Release and Acquire: the thread that finds none
 /// may free their windows.
 static ENDING: AtomicUsize = AtomicUsize::new(0);
 

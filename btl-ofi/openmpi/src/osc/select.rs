@@ -1,4 +1,4 @@
-//! How the ranks of a window create it together, or leave it together to another component.
+//! The ranks of a window create it together, or leave it together to another component.
 //!
 //! Open MPI has no second choice if a component's `select` fails. So each rank tells in the engine's first exchange what it can
 //! do, and all come to the same end ([`meeting`](super::meeting)): a window, another component, or another try.
@@ -26,7 +26,7 @@ use crate::osc::meeting::{Contribution, Ended, meet};
 use crate::osc::transport::{self, Opened, Scope};
 use crate::osc::{component, info, log, meeting, module, progress, progress_thread, ucx};
 
-/// What Open MPI passes to `select`.
+/// The arguments of `select`.
 pub(crate) struct Asked {
     pub(crate) win: *mut ffi::ompi_win_t,
     pub(crate) base: *mut *mut c_void,
@@ -228,9 +228,9 @@ unsafe fn serve(asked: &Asked, window: Window, cards: &[Card], hints: &Info) {
     }
 }
 
-/// Where this rank's memory is to be, and where the program's is.
+/// The device on which this rank's memory is to be, and the device of the program's memory.
 struct Devices {
-    /// As the info says, else that of the program's memory.
+    /// As the info says, else the device of the program's memory.
     wanted: i32,
     given: i32,
 }

@@ -76,7 +76,7 @@ impl Services {
     /// The services in a table's `context`.
     ///
     /// # Safety
-    /// The context is that of a table made here.
+    /// The context belongs to a table made here.
     unsafe fn at<'a>(context: *mut c_void) -> &'a Services {
         // SAFETY: it is the address of `NODE` or `ALL`.
         unsafe { &*context.cast_const().cast() }

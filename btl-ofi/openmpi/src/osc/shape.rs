@@ -19,7 +19,8 @@ pub(crate) struct Bytes {
     pub(crate) len: usize,
 }
 
-/// Where the bytes of some items of a type lie, in the order of the type map, and how the engine takes them.
+/// The places of the bytes of some items of a type, in the order of the type map, and the form in which the
+/// engine takes them.
 #[derive(Debug)]
 pub(crate) struct Shape {
     /// None is empty.
@@ -52,7 +53,7 @@ impl Shape {
         self.as_bytes.bytes()
     }
 
-    /// Where layouts begin, from the buffer's address on.
+    /// The beginning of layouts, from the buffer's address on.
     pub(crate) const fn begin(&self) -> isize {
         self.begin
     }
@@ -105,7 +106,8 @@ pub(crate) struct Description<'a> {
     pub(crate) count: usize,
 }
 
-/// Whether two entries say the same. Entries have bytes of no meaning, which nobody may have written.
+/// Whether two entries say the same. Entries have bytes without meaning, which may never have been
+/// written.
 fn are_alike(one: &ffi::dt_elem_desc, other: &ffi::dt_elem_desc) -> bool {
     // SAFETY: all kinds of entries begin with the same fields, by which Open MPI tells them apart, and it writes all fields of a
     // kind that are read here.
@@ -139,7 +141,7 @@ struct Entry {
     extent: isize,
     count: usize,
     shape: Arc<Shape>,
-    /// When it was used last.
+    /// The time of its last use.
     used: u64,
 }
 
@@ -217,7 +219,7 @@ impl Kept {
     }
 }
 
-/// The shape of such items: that of an earlier call, or the one that `walk` finds.
+/// The shape of such items: found by an earlier call, or by `walk`.
 pub(crate) fn of<E>(
     asked: &Description<'_>,
     walk: impl FnOnce() -> Result<Shape, E>,
@@ -277,7 +279,7 @@ mod tests {
         Shape::new(runs.collect()).expect("a shape")
     }
 
-    /// How often the runs of these were walked.
+    /// The number of walks over the runs of these types.
     fn walks<'a>(asked: impl IntoIterator<Item = Description<'a>>) -> usize {
         let mut walks = 0;
         for asked in asked {

@@ -49,8 +49,8 @@ type Outcome = Option<Result<Arc<Opened>, String>>;
 /// The transports, by their scopes.
 static OPENED: [Mutex<Outcome>; 2] = [const { Mutex::new(None) }; 2];
 
-/// What is in [`OPENED`], for those who must not wait; NULL without a transport. `open` stores with Release, `progress` loads with
-/// Acquire.
+/// The transports of [`OPENED`], for callers that must not wait; NULL without a transport. `open` stores with Release,
+/// `progress` loads with Acquire.
 static CURRENT: [AtomicPtr<Opened>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 /// Set when memory did not reach a rank that Open MPI places on this node: containers may share a node's name. Relaxed accesses
@@ -196,7 +196,7 @@ fn stats(opened: &Outcome) -> Option<Stats> {
     opened.transport.stats().ok()
 }
 
-/// What the transports that were closed had counted.
+/// The counts of the closed transports.
 fn ended() -> MutexGuard<'static, Stats> {
     static ENDED: Mutex<Stats> = Mutex::new(Stats::new());
     ENDED.lock().unwrap_or_else(PoisonError::into_inner)
@@ -329,7 +329,7 @@ impl Opened {
         addresses: &[&[u8]],
     ) -> Result<Box<[EndpointRef]>, String> {
         let mut endpoints = self.endpoints();
-        // All, so that a later window needs none of the addresses of which a connection fails now.
+        // All, so that a later window needs no address whose connection fails now.
         for (process, address) in processes.iter().zip(addresses) {
             if !address.is_empty() {
                 self.services.learn(*process, address.to_vec());

@@ -14,7 +14,7 @@ use crate::osc::params;
 /// The name of the component.
 pub(crate) const NAME: &CStr = c"ucx";
 
-/// What a rank knows of osc/ucx.
+/// The facts about osc/ucx that a rank knows.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
     /// Its priority for the window; below 0 where it is not loaded, or does not serve it.
@@ -48,7 +48,7 @@ pub(crate) fn is_better(is_dynamic: bool, priority: impl FnOnce() -> c_int) -> b
     facts.are_better()
 }
 
-/// Why windows go to osc/ucx.
+/// The reason why windows go to osc/ucx.
 pub(crate) fn reason() -> String {
     format!(
         "a window goes to ucx, which has the network card {}, where this component has tcp",

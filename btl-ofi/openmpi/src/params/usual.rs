@@ -8,7 +8,8 @@ use mca_params::{Declaration, Kind, Value};
 use super::PREFIX;
 use crate::storage::{Name, Variable};
 
-/// What the environment gives `btl_ofi_*` by; mpirun passes its `--mca` on there.
+/// The prefix of `btl_ofi_*` in the environment; mpirun passes the parameters of its `--mca`
+/// options there.
 const ENVIRONMENT: &str = "OMPI_MCA_";
 
 /// Parameters of type string that the C component registers. If it registers one over a synonym of ours, the synonym points
@@ -34,7 +35,7 @@ pub(crate) fn give(variable: Variable, own: &CStr) {
     }
 }
 
-/// The value that the user gave by a usual name which is no synonym of ours: that of the C component's variable, or of the
+/// The value that the user gave by a usual name which is no synonym of ours: from the C component's variable, or from the
 /// environment.
 pub(crate) fn value(declared: &Declaration) -> Option<Value> {
     let own = CString::new(declared.name.strip_prefix(PREFIX)?).ok()?;

@@ -59,7 +59,7 @@ pub(super) unsafe extern "C" fn add_procs(
 fn release(module: &OfiModule, endpoints: &mut [*mut Endpoint]) {
     for endpoint in endpoints {
         if let Some(added) = peer(std::mem::replace(endpoint, ptr::null_mut())) {
-            // SAFETY: the call added the endpoint just now, and nobody else has learnt of that.
+            // SAFETY: the call added the endpoint just now, and no other thread knows it.
             let released = unsafe { module.transport.disconnect(added) };
             if !released.is_ok() {
                 tracing::warn!("a process was not released: {released}");

@@ -162,10 +162,10 @@ pub(super) unsafe extern "C" fn sendi(
     })
 }
 
-/// Sends two pieces of memory as one message.
+/// Sends the bytes of two places in memory as one message.
 ///
 /// # Safety
-/// The endpoint is live, and the pieces are NULL or readable.
+/// The endpoint is live, and both places are NULL or readable.
 unsafe fn send_both(
     module: &OfiModule,
     to: NonNull<transport::Endpoint>,
@@ -179,7 +179,7 @@ unsafe fn send_both(
     let Some(size) = first_size.checked_add(second_size) else {
         return Status::BAD_PARAM;
     };
-    // SAFETY: the caller guarantees the endpoint and the pieces, of which `fill` copies those that have bytes.
+    // SAFETY: the caller guarantees the endpoint and both places; `fill` copies those that have bytes.
     let sent = unsafe {
         module.transport.send(to, (tag, size, Leaves::Later), |at| {
             if first_size > 0 {

@@ -12,8 +12,8 @@ use crate::bindings as ffi;
 use crate::btl::module::Module;
 use crate::guard::use_argument;
 
-/// Whether an operation is one that osc/rdma must make itself: it passes a minimum or maximum of unsigned words as that of signed
-/// ones, and does not ask what is declared.
+/// Whether an operation is one that osc/rdma must make itself: it passes a minimum or maximum of unsigned words as one of
+/// signed words, and does not ask for the declared operations.
 #[inline(always)]
 fn compares(op: ffi::mca_btl_base_atomic_op_t) -> bool {
     op == BtlAtomicOp::Min as ffi::mca_btl_base_atomic_op_t

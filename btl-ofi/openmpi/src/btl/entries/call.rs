@@ -11,7 +11,7 @@
 //! - 4.1.4 passes no handle for a compare-and-swap on the own window. After NOT_SUPPORTED it makes the swap by plain loads and
 //!   stores under its lock. This is correct only if the peers treat the same word alike (`own_words`).
 //! - A put with no request, handle or fragment has a NULL callback. Local handles are NULL, because the
-//!   registration thresholds have no limit. Fetching atomics come with that of osc/rdma's fragment, which is ignored.
+//!   registration thresholds have no limit. Fetching atomics come with the handle of osc/rdma's fragment, which is ignored.
 //! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
 //!   requests that osc/rdma frees afterwards. The transport's flush does both.
 //! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a

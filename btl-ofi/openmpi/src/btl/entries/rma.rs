@@ -174,7 +174,7 @@ pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int 
         let peer = unsafe { endpoint.cast::<Endpoint>().as_ref() };
         kept::post_all(module, NonNull::new(endpoint.cast()));
         let status = module.transport().flush(peer);
-        // A flush of all peers tells that some were lost, each of which was reported.
+        // A flush of all peers tells that some were lost; each loss was reported.
         let known = peer.is_none() && status == Status::UNREACH;
         if !status.is_ok() && !status.is_again() && !known {
             // osc/rdma ignores the return value of flush.

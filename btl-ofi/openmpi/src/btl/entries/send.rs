@@ -51,7 +51,7 @@ pub(super) unsafe extern "C" fn alloc(
     })
 }
 
-/// Why there is no message of this size, and what to do.
+/// The reason why there is no message of this size, and what to do.
 #[cold]
 fn why_not(size: usize, limit: usize) -> String {
     if limit > 0 {

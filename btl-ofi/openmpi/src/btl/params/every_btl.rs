@@ -21,7 +21,7 @@ type Field = fn(&mut Module) -> &mut usize;
 pub(crate) const HEADER: usize = 256;
 /// Largest send of the transport, bytes.
 const LONGEST_SEND: usize = 128 * 1024 + HEADER;
-/// Largest piece of a transfer that pml/ob1 divides, bytes.
+/// Largest fragment of a transfer that pml/ob1 divides, bytes.
 const PIECE: usize = 1 << 20;
 
 /// The declared latency, microseconds: less than the 1 of Open MPI's own shared memory and of the C component, because
@@ -116,7 +116,7 @@ fn take_usual_names(template: *mut Module) {
 }
 
 /// The defaults of the sizes by which pml/ob1 divides messages: up to the eager limit at once; longer ones, if they need no
-/// packing, by the receiver's gets; the others in pieces.
+/// packing, by the receiver's gets; the others in fragments.
 fn set_sends(template: &mut ffi::mca_btl_base_module_t) {
     template.btl_eager_limit = LONGEST_SEND;
     template.btl_rndv_eager_limit = LONGEST_SEND;
@@ -136,7 +136,7 @@ pub(crate) fn limit_sends(btl: &mut ffi::mca_btl_base_module_t, limit: usize) {
         btl.btl_rndv_eager_limit = set.btl_rndv_eager_limit.min(limit);
         btl.btl_max_send_size = set.btl_max_send_size.min(limit);
         btl.btl_rdma_pipeline_send_length = set.btl_rdma_pipeline_send_length;
-        // pml/ob1 puts each piece at once, whatever the limit of puts.
+        // pml/ob1 puts each fragment at once, whatever the limit of puts.
         btl.btl_rdma_pipeline_frag_size = set.btl_rdma_pipeline_frag_size.min(btl.btl_put_limit);
         btl.btl_min_rdma_pipeline_size = set.btl_min_rdma_pipeline_size;
     }

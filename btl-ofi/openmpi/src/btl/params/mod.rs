@@ -118,7 +118,8 @@ pub(crate) fn resolve() -> Result<Options, Error> {
         let variable = variables.get(at).copied().flatten();
         at += 1;
         let value = match variable {
-            // The stored default may be that of another component, which registered a shared name first.
+            // The stored default may be the default of another component, which registered a shared name
+            // first.
             Some(variable) if variable.is_default() => unset(declared),
             Some(variable) => variable
                 .value(declared.kind)

@@ -19,7 +19,7 @@ use crate::osc::request;
 #[derive(Clone, Copy)]
 pub(super) struct Update {
     pub(super) origin: Buffer,
-    /// Where what was at the target goes; none for a call that fetches nothing.
+    /// The buffer for the target's previous elements; none for a call that fetches nothing.
     pub(super) result: Option<Buffer>,
     pub(super) place: Place,
     pub(super) op: *mut ffi::ompi_op_t,
@@ -36,7 +36,8 @@ struct Parts {
 }
 
 impl Update {
-    /// What most calls are, known without a look at type maps: elements of a type that the engine knows, in a row on all sides.
+    /// The shape of most calls, found without a look at type maps: elements of a type that the engine knows, contiguous on all
+    /// sides.
     #[inline]
     fn plain(&self) -> Option<(Layout, Op)> {
         let Place {
@@ -142,7 +143,7 @@ impl Module {
 
     #[inline(always)]
     fn update_plain(&self, update: &Update, layout: &Layout, op: Op) -> Code {
-        // Where no element is, the displacement means nothing.
+        // Without elements, the displacement means nothing.
         if layout.bytes() == 0 {
             return Ok(());
         }
@@ -294,7 +295,7 @@ impl Module {
         Ok(())
     }
 
-    /// What the engine cannot compute: by Open MPI's function.
+    /// Updates that the engine cannot compute, by Open MPI's function.
     #[cold]
     fn update_by_function(&self, update: &Update, parts: &Parts) -> Code {
         let op = match parts.operation {

@@ -25,7 +25,7 @@ pub(crate) struct Module {
     /// The lowest rank that has memory; 0 where none has.
     first: usize,
     is_dynamic: bool,
-    /// Where the program has attached no bytes, which it may detach all the same.
+    /// Addresses at which the program attached no bytes; it may detach them all the same.
     empty: Mutex<Vec<usize>>,
 }
 

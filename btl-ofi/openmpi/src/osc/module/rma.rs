@@ -100,7 +100,8 @@ fn whole(side: WinResult<Option<Side>>) -> Result<Side, c_int> {
     side.ok_or(ffi::OMPI_ERROR)
 }
 
-/// Both sides of a put or get of equal elements in a row, at least one: what most calls are, known without a look at type maps.
+/// Both sides of a put or get of equal contiguous elements, at least one: most calls have this form, and it is found without a
+/// look at type maps.
 #[inline(always)]
 fn row(origin: &Buffer, place: &Place) -> Option<Side> {
     if origin.datatype != place.datatype || origin.count != place.count {

@@ -1,6 +1,6 @@
 /* Open MPI 5.0 does not install this header although its installed headers include it. This one stands in where the
- * real one is missing: Open MPI's mutex and condition are those of pthreads. Its inline functions, of which completing a
- * request calls some, are what they are there. */
+ * real one is missing: Open MPI's mutex and condition are those of pthreads. Its inline functions are those of Open MPI;
+ * completing a request calls some of them. */
 #ifndef STAND_IN_THREADS_PTHREADS_MUTEX_H
 #define STAND_IN_THREADS_PTHREADS_MUTEX_H
 

@@ -35,7 +35,8 @@ mod win {
             LockWord, LockWords, lock_alone, lock_shared, unlock_alone, unlock_shared,
         };
 
-        /// The words, as a segment has them, and what they guard. loom reports two accesses at once of which one writes.
+        /// The words, as a segment has them, and the data that they guard. loom reports two concurrent accesses if one
+        /// of them writes.
         struct Guarded {
             words: [AtomicU64; 2],
             memory: UnsafeCell<u32>,

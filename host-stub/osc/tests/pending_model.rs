@@ -213,7 +213,7 @@ mod win {
                 });
             }
 
-            /// Sends what is kept, which is over at once.
+            /// Sends the kept operations, which complete at once.
             fn send(&self) {
                 if self.kept.rank().is_none() {
                     return;

@@ -143,7 +143,7 @@ mod tests {
             (apply_code(Datatype::Uint64, AtomicOp::Cswap), 8),
             (apply_code(Datatype::Double, AtomicOp::Band), 8),
             (11 << 8 | AtomicOp::Sum as u32, 8),
-            // Of elements of another size, of which there would be too few bytes.
+            // Elements of another size, for which there would be too few bytes.
             (sum, 1),
             (sum, 16),
         ] {

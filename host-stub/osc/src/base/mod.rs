@@ -1,4 +1,4 @@
-//! What the engine stands on: operations on elements, memory, and the identity of a process.
+//! The base of the engine: operations on elements, memory, and the identity of a process.
 //!
 //! - [`process`]: the identity of a process, for others on its machine.
 //! - `op`: operations on elements, and what they compute; `arithmetic`: the same for a transport.

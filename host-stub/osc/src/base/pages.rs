@@ -119,7 +119,7 @@ mod tests {
             };
             let base = pages.base() as usize;
             assert!(base.is_multiple_of(HUGE));
-            // SAFETY: the pages have that many bytes, which nobody else knows of.
+            // SAFETY: the pages have that many bytes, and no other code knows them.
             let bytes = unsafe { std::slice::from_raw_parts_mut(pages.base(), 5 * HUGE + 1) };
             assert!(bytes.iter().all(|byte| *byte == 0));
             bytes.fill(1);
@@ -165,7 +165,7 @@ mod tests {
                     panic!("no memory");
                 };
                 assert!(pages.base().addr().is_multiple_of(HUGE));
-                // SAFETY: the pages have that many bytes, which nobody else knows of.
+                // SAFETY: the pages have that many bytes, and no other code knows them.
                 unsafe { pages.base().write_bytes(1, len) };
                 let (own, all) = (
                     resident(pages.base(), len),

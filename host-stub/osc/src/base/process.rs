@@ -1,4 +1,5 @@
-//! Who a process is, so that another on the same machine can reach it and see whether it still runs.
+//! The identity of a process, by which another process on the same machine can reach it and see
+//! whether it still runs.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 pub struct Process {
     /// Process id, in its own namespace.
     pub pid: u32,
-    /// Field 22 of `stat` in `/proc`, clock ticks since boot, of which the lower 32 bits count; 0 where it cannot be read.
+    /// Field 22 of `stat` in `/proc`, the lower 32 bits of the clock ticks since boot; 0 if it cannot be read.
     pub started: u64,
     /// The same for processes that share a kernel and a process-id namespace, different for all
     /// others; 0 where it cannot be known. Containers on one machine differ in it.
@@ -25,7 +26,7 @@ impl Process {
             Some(process) if process.pid == pid => process,
             _ => *own.insert(Process {
                 pid,
-                // Where `/proc` shows other ids, this process has no thread of that id.
+                // If `/proc` shows other ids, this process has no thread of that id.
                 started: stat(&format!("/proc/self/task/{pid}"))
                     .or_else(|| stat("/proc/self"))
                     .map_or(0, |(_, started)| started),
@@ -40,8 +41,8 @@ impl Process {
     }
 
     /// Whether it has ended: not there, a zombie, or another process under its id. Asked only of a
-    /// process [beside](Self::is_beside) this one. Where `/proc` does not tell, or shows other ids than this process has
-    /// (in a container that sees the outer `/proc`), it is taken to live until it is reaped.
+    /// process [beside](Self::is_beside) this one. If `/proc` does not tell, or shows other ids than this process has
+    /// (in a container that sees the outer `/proc`), the process is taken to live until it is reaped.
     pub fn is_gone(&self) -> bool {
         // SAFETY: signal 0 only asks whether the process exists.
         let missing = unsafe { libc::kill(self.pid as libc::pid_t, 0) } != 0
@@ -98,7 +99,7 @@ fn space() -> u64 {
 }
 
 /// Whether `/proc` shows the process ids of this process's namespace. The line `NSpid` has the process's id in each
-/// namespace from that of `/proc` to its own; kernels before 4.1 have none.
+/// namespace, from the namespace of `/proc` to its own; kernels before 4.1 have none.
 fn shows_own_ids() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -1,5 +1,5 @@
-//! How much memory there is to share, asked before any is taken: a system that runs out in the
-//! middle ends processes instead of answering with an error.
+//! The amount of memory that is left to share, read before any is allocated: a system that runs out
+//! in the middle ends processes instead of answering with an error.
 
 use std::fs;
 
@@ -54,7 +54,7 @@ fn file_limit() -> usize {
     usize::try_from(limit.rlim_cur).unwrap_or(usize::MAX)
 }
 
-/// What the control group of this process leaves, where it has a limit.
+/// The memory that the control group of this process leaves, if it has a limit.
 fn group_room() -> Option<usize> {
     let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
     let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;

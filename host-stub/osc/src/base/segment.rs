@@ -1,6 +1,7 @@
 //! The memory that ranks of a node share: an unnamed file (memfd) that one of them makes and the
 //! others open through its entry in `/proc`. It has no name in any file system, so nothing stays
-//! when processes end, however they do. It is sealed: nobody can shorten it under those who have it mapped.
+//! when processes end, however they do. The file is sealed: no process can shorten it while others have it
+//! mapped.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -17,7 +18,7 @@ const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
 /// Bytes of the mark and the number.
 pub const HEADER: usize = 64;
 
-/// Why a rank has no part of a segment.
+/// The reason why a rank has no part of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoSegment {
     /// There is not as much memory as was asked for; nothing else would have it either.
@@ -34,7 +35,8 @@ impl NoSegment {
     }
 }
 
-/// Where to find a segment; travels from the rank that made it to the others.
+/// The data by which other processes find a segment; travels from the rank that made it to the
+/// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
     /// The process that made it.
@@ -190,12 +192,12 @@ impl Segment {
         self.file.as_ref().map(File::as_fd)
     }
 
-    /// Closes the file: nobody can open the segment any more, and its mappings stay.
+    /// Closes the file: no process can open the segment any more, and its mappings stay.
     pub fn close(&mut self) {
         self.file = None;
     }
 
-    /// What others open it by.
+    /// The card by which other processes open the segment.
     pub fn card(&self) -> &Card {
         &self.card
     }

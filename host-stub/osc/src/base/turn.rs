@@ -16,8 +16,8 @@ pub struct Turns<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is reached through a `Turn` only, of which the flag allows one at a time; so it goes
-// from thread to thread, and is never used by two at once.
+// SAFETY: the value is reached through a `Turn` only, and the flag allows one `Turn` at a time; so it
+// goes from thread to thread, and is never used by two at once.
 unsafe impl<T: Send> Sync for Turns<T> {}
 
 /// The turn of one user; ended when dropped, by whichever thread.
@@ -28,7 +28,7 @@ pub struct Turn<'a, T> {
 }
 
 impl<T> Turns<T> {
-    /// A value that nobody uses.
+    /// A value that no thread uses.
     pub fn new(value: T) -> Turns<T> {
         Turns {
             taken: AtomicBool::new(false),
@@ -36,7 +36,7 @@ impl<T> Turns<T> {
         }
     }
 
-    /// Takes the turn if nobody has it.
+    /// Takes the turn if no thread has it.
     #[inline]
     pub fn try_take(&self) -> Option<Turn<'_, T>> {
         // Acquire: pairs with the Release at the end of the turn before.
@@ -48,7 +48,7 @@ impl<T> Turns<T> {
         })
     }
 
-    /// Whether nobody has the turn at this moment.
+    /// Whether no thread has the turn at this moment.
     pub fn is_free(&self) -> bool {
         !self.taken.load(Ordering::Relaxed)
     }
@@ -59,7 +59,7 @@ impl<T> Deref for Turn<'_, T> {
 
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: the flag is set for this turn alone, so nobody else reaches the value.
+        // SAFETY: the flag is set for this turn alone, so no other thread reaches the value.
         unsafe { &*self.turns.value.get() }
     }
 }

@@ -15,7 +15,7 @@ const COMPLETE: usize = 1;
 pub struct Listener {
     /// The function.
     pub call: unsafe extern "C" fn(*mut c_void),
-    /// What it is given.
+    /// The argument of the callback.
     pub data: *mut c_void,
 }
 
@@ -23,7 +23,7 @@ pub struct Listener {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken;
 
-/// What became of an attachment.
+/// The result of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
     /// It will be called.
@@ -39,7 +39,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Makes it that of a new request. Nobody else uses it yet.
+    /// Prepares it for a new request. Nobody else uses it yet.
     #[inline]
     pub fn renew(&self) {
         self.word.store(NOBODY, Ordering::Relaxed);

@@ -12,16 +12,17 @@ use crate::base::{CombineFn, combine_elements};
 use crate::transport::{Failures, Transport};
 use crate::win::{Arena, Dropped, TableChoice, WindowHooks};
 
-/// What windows get unless their info says otherwise.
+/// The defaults of windows, where their info says nothing else.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Defaults {
-    /// Which functions.
+    /// The choice of functions.
     pub table: TableChoice,
     /// Whether their segments are made of huge pages.
     pub huge_pages: bool,
 }
 
-/// What the windows of a process share. It is made once for a transport, and kept as long as the program may have windows.
+/// The state that the windows of a process share. It is made once for a transport, and kept as long as the program may
+/// have windows.
 pub struct Context {
     pub(crate) transport: Transport,
     pub(crate) failures: Arc<Failures>,

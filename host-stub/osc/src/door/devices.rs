@@ -56,14 +56,15 @@ pub trait OpenedMemory: Send + Sync {
 
 /// The devices of a process. An error is a reason, for people.
 pub trait Devices: Send + Sync {
-    /// Where the memory of a buffer is: on a device, or at this address of the host. A buffer of device memory is
+    /// The place of a buffer's memory: on a device, or at this address of the host. A buffer of device memory is
     /// registered with the transport if it can be.
     fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, String>;
 
-    /// Where memory itself is: a host pointer that is mapped on a device is host memory all the same.
+    /// The place of the memory itself: a host pointer that is mapped on a device is host memory all
+    /// the same.
     fn locate_itself(&self, value: u64, len: usize) -> Result<Location, String>;
 
-    /// Where memory is that is known to be of a device, or mapped there.
+    /// The place of memory that is known to be of a device, or mapped there.
     fn locate_on(&self, device: i32, value: u64, len: usize) -> Result<Location, String>;
 
     /// The kind of a device's memory and the device's number of that kind. An error if there is no such device, or

@@ -8,13 +8,13 @@ use crate::transport::EndpointRef;
 /// An ordered set of processes that make windows together. Windows are made by exchanges of their members, which call in
 /// the same order; a window that is made needs none.
 pub trait Group: Send + Sync {
-    /// What this process's windows share.
+    /// The state that this process's windows share.
     fn context(&self) -> &Arc<Context>;
 
     /// This process among the members.
     fn rank(&self) -> usize;
 
-    /// How many there are.
+    /// The number of members.
     fn size(&self) -> usize;
 
     /// The process of a member, as the transport names it in its reports; `rank` is below [`size`](Self::size).
@@ -41,20 +41,20 @@ pub trait Group: Send + Sync {
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 }
 
-/// Why the members have not met.
+/// The reason why the members have not met.
 pub enum NotMet {
     /// The exchange failed here. Other members may make the window.
     Failed(String),
     /// All members end the creation alike.
     Refused {
-        /// The member because of which they do.
+        /// The member that caused the failure.
         rank: usize,
         /// Its reason.
         reason: String,
     },
 }
 
-/// What window creation takes: a [`Group`], shared.
+/// The argument of window creation: a [`Group`], shared.
 #[derive(Clone)]
 pub struct Members(Arc<dyn Group>);
 

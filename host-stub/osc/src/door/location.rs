@@ -1,4 +1,4 @@
-//! Where memory is: a device and an address there, and both in 64 bits.
+//! The place of memory: a device and an address there, and both in 64 bits.
 //!
 //! An encoded location has its top bit set, which no address of a program has (x86-64 and AArch64
 //! Linux keep that half to the kernel): then seven bits of device number and 56 of address. Decoding is
@@ -36,7 +36,7 @@ pub fn is_looked_for() -> bool {
     ELSEWHERE.load(Ordering::Relaxed)
 }
 
-/// Where memory is.
+/// The place of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Location {
     /// The device, or [`HOST`].

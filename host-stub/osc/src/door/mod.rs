@@ -1,4 +1,4 @@
-//! What a door gives the engine: the part of it that knows the processes of a program and how its calls wait.
+//! Services that a door gives the engine: the door knows the processes of a program and how its calls wait.
 //!
 //! - [`Context`]: one process's use of a transport, shared by its windows.
 //! - [`Group`]: the ranks of a window, and the one exchange by which they make it.

@@ -1,4 +1,4 @@
-//! How a loop that makes progress paces itself: spin, then let others run, then sleep.
+//! Pacing of a loop that makes progress: spin, then let others run, then sleep.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ const SPINS: u32 = 32;
 /// Yields in vain before a loop sleeps between its visits, where processes outnumber processors:
 /// what it waits for may be a thread that yielding alone does not let run for long.
 const YIELDS: u32 = 16;
-/// How long it sleeps; the system's timers make that some 50 microseconds.
+/// The length of its sleep; the system's timers make that some 50 microseconds.
 const NAP: Duration = Duration::from_micros(1);
 /// Visits between two looks at the job.
 const LOOKS: u32 = 1024;

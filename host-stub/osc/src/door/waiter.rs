@@ -1,4 +1,4 @@
-//! How calls wait.
+//! Waiting of calls.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;
@@ -7,7 +7,7 @@ use super::completion::Completion;
 use super::pace::Pace;
 use crate::win::{WinError, WinResult};
 
-/// What a call waits for.
+/// The condition for which a call waits.
 pub trait Until: Sync {
     /// Whether the wait is over. Asked by any thread that makes progress, often: quick, and never blocks.
     fn is_done(&self) -> bool;
@@ -19,13 +19,13 @@ pub trait Until: Sync {
     fn progress_failed(&self, code: i32) -> Box<WinError>;
 }
 
-/// How the calls of a door wait, and what makes progress. Any thread calls, within the context's thread level.
+/// The door's waiting and progress for calls. Any thread calls, within the context's thread level.
 pub trait Waiter: Send + Sync {
     /// Makes progress once. The number of completions, or more where peers were served, or a negative status.
     fn progress(&self) -> i32;
 
     /// Number of things under way that need progress besides the transport. While it is zero, [`progress`](Self::progress)
-    /// does no more than the transport's own. `None`: it always may.
+    /// makes the transport's progress only. `None`: it always may.
     fn others(&self) -> Option<Arc<AtomicUsize>> {
         None
     }

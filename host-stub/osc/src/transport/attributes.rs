@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::text;
 
-/// What a module offers; an owned copy, constant for the module's life.
+/// The capabilities of a module; an owned copy, constant for the module's life.
 #[derive(Clone, Debug, Serialize)]
 pub struct Attributes {
     /// Abilities.
@@ -36,7 +36,7 @@ pub struct Attributes {
     pub provider: String,
     /// Domain (device), as `fi_info` prints it.
     pub domain: String,
-    /// How completions are made remotely visible, for people.
+    /// The way in which completions are made remotely visible, as text for people.
     pub completion: String,
 }
 

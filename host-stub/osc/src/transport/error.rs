@@ -1,4 +1,4 @@
-//! What can go wrong in a call of a transport.
+//! Errors of calls of a transport.
 
 use plugin_api::Status;
 
@@ -8,13 +8,13 @@ use plugin_api::Status;
 pub struct TransportError {
     /// The entry of the module's table.
     pub operation: &'static str,
-    /// What it was asked to work on.
+    /// The object that the call was to work on.
     pub subject: Subject,
-    /// What it returned.
+    /// The status that the call returned.
     pub status: Status,
 }
 
-/// What a failed call was about.
+/// The object that a failed call was about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {

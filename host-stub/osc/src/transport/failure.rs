@@ -124,8 +124,8 @@ impl Failures {
         self.among(concerns, is_loss)
     }
 
-    /// Records that a message which another process waits for was lost. Calls that wait fail from now on, since nobody
-    /// else can know. Not for a message to a process that is gone, whose loss the transport reports.
+    /// Records that a message which another process waits for was lost. Calls that wait fail from now on, since no
+    /// other call gets the failure. Not for a message to a process that is gone, whose loss the transport reports.
     #[cold]
     pub fn strand(&self, status: Status) {
         self.record(Failure {
@@ -137,7 +137,7 @@ impl Failures {
     }
 }
 
-/// What `register_error`'s context points to.
+/// The target of the context pointer of `register_error`.
 pub(super) struct Listener(pub(super) Box<dyn Fn(Failure) + Send + Sync>);
 
 /// The function handed to `register_error`.

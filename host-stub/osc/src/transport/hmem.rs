@@ -8,7 +8,7 @@ use super::error::Subject;
 use super::modules::HmemFunctions;
 use super::{Registration, Transport, TransportError};
 
-/// What stands for a function that the plugin does not have (-ENOSYS).
+/// The result of a function that the plugin does not have (-ENOSYS).
 const NO_FUNCTION: i64 = -38;
 
 /// Blocks of device memory at regular distances: `count[1]` rows of `count[0]` blocks of `block` bytes.
@@ -18,9 +18,9 @@ pub struct Blocks {
     pub base: u64,
     /// Bytes of each block.
     pub block: usize,
-    /// Bytes from start to start: of the blocks in a row, of the rows.
+    /// Bytes from start to start: of the blocks of a row, and of the rows.
     pub stride: [usize; 2],
-    /// Blocks in a row, rows.
+    /// Blocks of a row, and rows.
     pub count: [usize; 2],
 }
 
@@ -196,7 +196,7 @@ impl Transport {
         }
     }
 
-    /// What the transport makes of a kind of memory; `None` if the plugin knows of none.
+    /// The transport's handling of a kind of memory; `None` if the plugin knows of none.
     pub fn query_hmem(&self, iface: u32) -> Option<HmemInfo> {
         let mut info = HmemInfo::new();
         // SAFETY: `info` declares its own size, beyond which nothing is written.

@@ -1,6 +1,6 @@
 //! The vtable's client: one module of a plugin ready for use ([`Transport`]), and memory that peers may reach
 //! ([`Registration`]). Each keeps what it needs alive, so they may be dropped in any order. Nothing above this module handles
-//! a raw table. How a plugin is found, loaded and opened is its user's affair.
+//! a raw table. The user of this module finds, loads and opens a plugin.
 
 mod atomics;
 mod attributes;

@@ -80,7 +80,7 @@ impl Transport {
         }))
     }
 
-    /// What it offers.
+    /// The module's capabilities.
     #[inline]
     pub fn attributes(&self) -> &Attributes {
         &self.0.attributes
@@ -247,7 +247,7 @@ impl Transport {
         self.registration("register_shared", (base, len), status, handle)
     }
 
-    /// What a function that registers memory came to.
+    /// The result of a function that registers memory.
     fn registration(
         &self,
         operation: &'static str,

@@ -17,7 +17,7 @@ use super::{Attributes, Transport};
 /// Every function of a module's table without the `Option` that its check made needless.
 macro_rules! functions {
     ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
-        /// The functions of a module's table, of which none that every plugin has is NULL.
+        /// The functions of a module's table; functions that every plugin has are not NULL.
         #[derive(Clone, Copy)]
         pub struct Functions {
             /// Those for device memory, of a plugin that has them.
@@ -237,20 +237,21 @@ struct Owned {
 /// the component's progress visits every module, so none may end while another is in use.
 pub(super) struct Modules {
     owned: Vec<Owned>,
-    /// What the module's callbacks use. A listener that was replaced may still be running on another thread.
+    /// The objects that the module's callbacks use. A listener that was replaced may still be running on
+    /// another thread.
     kept: Mutex<Vec<Arc<dyn Any + Send + Sync>>>,
     progress: ProgressFn,
     component: NonNull<plugin_api::Component>,
-    /// What the component needs as long as a module lives, such as its library.
+    /// The objects that the component needs as long as a module lives, such as its library.
     _owner: Arc<dyn Any + Send + Sync>,
 }
 
 // SAFETY: modules belong to the component, whose contract says which threads may call.
 unsafe impl Send for Modules {}
-// SAFETY: as for Send; finalize runs in Drop, when nobody else has a reference.
+// SAFETY: as for Send; finalize runs in Drop, when no other reference exists.
 unsafe impl Sync for Modules {}
 
-/// Why a component's modules cannot be used.
+/// The reason why a component's modules cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum AdoptError {
     /// A table does not fit.

@@ -19,7 +19,7 @@ const MOST_TEXT: usize = (SAID_WORDS - 1) * 8;
 /// Set in the first word of a refusal.
 const REFUSED: u64 = 1 << 63;
 
-/// What a rank says: a number below 2^63, or why it refuses.
+/// The statement of a rank: a number below 2^63, or the reason of its refusal.
 pub(super) type Said = Result<u64, String>;
 
 impl Window {
@@ -96,7 +96,7 @@ fn encode(said: &Said) -> Vec<u64> {
     std::iter::once(REFUSED | len as u64).chain(words).collect()
 }
 
-/// Decodes what a rank says, of which `word` gives each word.
+/// Decodes a rank's statement; `word` returns each of its words.
 fn decode(word: impl Fn(usize) -> WinResult<u64>) -> WinResult<Said> {
     let first = word(0)?;
     if first & REFUSED == 0 {

@@ -39,7 +39,7 @@ impl Drop for Chunk {
     }
 }
 
-/// Why there is no block.
+/// The reason why there is no block.
 pub(super) enum ArenaError {
     /// No memory of that many bytes.
     Memory(usize),
@@ -63,7 +63,7 @@ struct Block {
     bytes: usize,
 }
 
-// SAFETY: memory of the chunk, which nobody uses while the block is free.
+// SAFETY: memory of the chunk, which is not used while the block is free.
 unsafe impl Send for Block {}
 
 #[derive(Default)]

@@ -1,7 +1,7 @@
 //! Transport operations that a call waits for: single words of control blocks, and bytes to and
 //! from buffers of the window.
 //!
-//! An operation ends early only with its own target's failure, never with that of another rank: a living target executes
+//! An operation ends early only with its own target's failure, never with another rank's: a living target executes
 //! all operations handed to the transport, so a wait that ended earlier would not know the state of a lock.
 
 use std::ffi::c_void;

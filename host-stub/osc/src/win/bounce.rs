@@ -48,7 +48,7 @@ impl Drop for Bounce {
     }
 }
 
-/// How many bytes a window's operations under way have packed.
+/// The number of bytes that a window's operations under way have packed.
 #[derive(Clone, Default)]
 pub(super) struct PackedBytes(Arc<AtomicUsize>);
 

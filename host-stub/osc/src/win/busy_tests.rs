@@ -36,7 +36,7 @@ fn a_peer_is_listed_once_and_stays_while_something_is_under_way() {
     assert_eq!(unsettled(), [2]);
     assert!(!peers[0].0.is_set() && peers[2].0.is_set());
     cells[2].finish(-1);
-    // Until somebody takes the failure.
+    // Until a call takes the failure.
     assert_eq!(unsettled(), [2]);
     assert!(peers[2].1.take_failure().is_some());
     assert!(unsettled().is_empty());

@@ -19,7 +19,7 @@ use super::transfer::Transfer;
 use super::window::Window;
 use crate::base::Op;
 
-/// Where a call's target memory is.
+/// The place of a call's target memory.
 struct Place {
     address: u64,
     handle: *const Handle,
@@ -225,7 +225,7 @@ impl Window {
                 handle: std::ptr::null(),
             });
         }
-        // What lies before the first element is not accessed, so it need not be attached. The address of
+        // Bytes before the first element are not accessed, so they need not be attached. The address of
         // the first counts, however the program came there.
         let first = address.wrapping_add(begin as u64);
         let words = self.region_key(call, peer, (first, end - begin), key_use)?;

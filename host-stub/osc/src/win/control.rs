@@ -22,7 +22,7 @@ pub(super) struct Word(pub(super) usize);
 
 /// Locks of this rank's memory ([`super::lock_words`]).
 pub(super) const LOCK: Word = Word(0);
-/// How often any rank completed an access epoch to this one.
+/// The number of access epochs that any rank completed to this one.
 pub(super) const COMPLETED: Word = Word(2 * LINE);
 /// Version of the table of attached regions, odd while it changes; then the number of its slots.
 pub(super) const REGIONS_VERSION: Word = Word(3 * LINE);
@@ -37,15 +37,15 @@ const ROUNDS: usize = 64;
 /// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text
 /// follows.
 pub(super) const SAID_WORDS: usize = 32;
-/// What this rank tells the others; only it writes here.
+/// The statements of this rank to the others; only this rank writes here.
 const SAID: usize = BARRIER + ROUNDS;
-/// How often each rank posted an exposure epoch to this one, one word per rank.
+/// The number of exposure epochs that each rank posted to this one, one word per rank.
 const POSTS: usize = SAID + 2 * SAID_WORDS;
 
 /// Counters that each rank of a window has for puts with notification.
 pub const COUNTERS: usize = LINE;
 
-/// Where the parts of a window's control blocks lie. The same on every rank.
+/// The places of the parts of a window's control blocks. The same on every rank.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ControlPlan {
     regions: usize,

@@ -10,7 +10,7 @@ use super::transfer::Transfer;
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes. Other processes may use either range at
-/// the same time; they and the processor see bytes, of which every value is valid.
+/// the same time; they and the processor see bytes, and every value of a byte is valid.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
     // SAFETY: the caller's contract. The widths are constants, so these are plain moves.

@@ -21,12 +21,12 @@ use super::window::Window;
 use crate::base::{OF_DOOR, Op, combine_by_door};
 use crate::door::is_looked_for;
 
-/// What is done to elements of a type that the engine does not know.
+/// The operation on elements of a type that the engine does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct Custom {
     /// Bytes of an element's values, at most [`MOST_ELEMENT`]. It is the same in all accumulates on one element.
     pub size: usize,
-    /// What is done to each.
+    /// The operation on each element.
     pub op: CustomOp,
 }
 
@@ -37,7 +37,7 @@ pub enum CustomOp {
     Replace,
     /// The element stays as it is; fetching calls only.
     NoOp,
-    /// What the door's function does with this code, which is less than 2^31.
+    /// Combines by the door's function with this code, which is less than 2^31.
     Combine(u32),
 }
 

@@ -1,8 +1,8 @@
 //! The fast path of communication calls, and of a flush of one rank: what passes a few comparisons goes to the transport
 //! without a [`Transfer`] in memory and without the window's table.
 //!
-//! The path is for calls that nobody watches, on contiguous host memory, in a window whose functions for them are those over
-//! the transport. Anything else falls back to the general path before side effects, and so does every error.
+//! The path is for calls without tracing or checks, on contiguous host memory, in a window whose functions for them are
+//! those over the transport. Anything else falls back to the general path before side effects, and so does every error.
 
 use std::ptr::fn_addr_eq;
 
@@ -17,7 +17,7 @@ use super::transfer::Transfer;
 use super::window::Window;
 use crate::door::is_looked_for;
 
-/// Which calls of a window may take the fast path, once hooks have seen its table.
+/// The calls of a window that may take the fast path, once hooks have seen its table.
 pub(super) fn direct(kind: WindowKind, table: &RmaTable, link: &Link) -> Direct {
     let may = kind != WindowKind::Dynamic && link.enters_freely();
     let is = |entry: Communicate, own: Communicate| may && fn_addr_eq(entry, own);
@@ -30,7 +30,7 @@ pub(super) fn direct(kind: WindowKind, table: &RmaTable, link: &Link) -> Direct 
     }
 }
 
-/// Where a call's target elements are.
+/// The place of a call's target elements.
 #[derive(Clone, Copy)]
 struct Spot<'a> {
     peer: &'a Peer,
@@ -61,7 +61,7 @@ impl Window {
     /// Issues an accumulate that `may` take the fast path; see [`direct_transfer`](Self::direct_transfer).
     ///
     /// # Safety
-    /// As for [`get_accumulate`](Self::get_accumulate). The result's layout is that of the origin, if there is one.
+    /// As for [`get_accumulate`](Self::get_accumulate). The result, if there is one, has the origin's layout.
     #[inline(always)]
     pub(super) unsafe fn direct_update<'o>(
         &'o self,
@@ -73,8 +73,9 @@ impl Window {
         unsafe { accumulate::issue_direct(self, || spot.transfer(&make())) }
     }
 
-    /// Where the target's elements are, if the call may take the fast path: the open epoch includes the target, and both
-    /// layouts are the same elements in a row, at least one and at most `limit` bytes, inside the target's memory.
+    /// The place of the target's elements, if the call may take the fast path: the open epoch includes the target, and
+    /// both layouts are the same contiguous elements, at least one and at most `limit` bytes, inside the target's
+    /// memory.
     #[inline(always)]
     fn spot(&self, may: bool, op: &RmaOp<'_>, limit: usize) -> Option<Spot<'_>> {
         let (here, there) = (op.layout, op.target.layout);

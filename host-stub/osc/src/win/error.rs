@@ -4,7 +4,7 @@ use plugin_api::{Datatype, Status};
 
 use crate::base::Op;
 
-/// Why a window call did not do what was asked. Caller's mistakes are found before anything is
+/// The reason why a window call failed. Caller's mistakes are found before anything is
 /// sent; [`WinError::Transport`] and [`WinError::Job`] report what happened to something sent,
 /// [`WinError::Registration`] that the transport had no room for memory.
 #[non_exhaustive]
@@ -89,7 +89,7 @@ pub enum WinError {
     EpochMisuse {
         /// The call.
         call: &'static str,
-        /// What is open now.
+        /// The epoch that is open now.
         state: &'static str,
     },
     /// A request form outside a passive-target epoch.
@@ -107,13 +107,13 @@ pub enum WinError {
         call: &'static str,
         /// The target.
         rank: usize,
-        /// What is wrong.
+        /// The mistake in the argument.
         reason: &'static str,
     },
     /// The thread level provided does not allow the call to this thread; what the door says.
     #[error("{0}")]
     Level(String),
-    /// The request tells somebody of its completion already.
+    /// The request already signals its completion.
     #[error("the request has a condition or an event already; it signals one")]
     Taken,
     /// The operation is not defined on the datatype, or not for the call.
@@ -125,7 +125,7 @@ pub enum WinError {
         op: Op,
         /// The element type.
         datatype: Datatype,
-        /// Where it is not defined.
+        /// The reason why it is not defined.
         why: &'static str,
     },
     /// Two layouts of one call differ in type or amount.
@@ -136,13 +136,13 @@ pub enum WinError {
     LayoutMismatch {
         /// The call.
         call: &'static str,
-        /// Which layout.
+        /// The name of the first layout.
         first: &'static str,
         /// Its elements.
         first_count: usize,
         /// Its type.
         first_type: Datatype,
-        /// Which other layout.
+        /// The name of the second layout.
         second: &'static str,
         /// Its elements.
         second_count: usize,
@@ -152,7 +152,7 @@ pub enum WinError {
     /// A layout that no address space can hold, or whose parts are inconsistent.
     #[error("layout: {reason}")]
     InvalidLayout {
-        /// What is wrong.
+        /// The mistake in the argument.
         reason: &'static str,
     },
     /// An argument of a creation, attach or synchronisation call.
@@ -160,7 +160,7 @@ pub enum WinError {
     BadArgument {
         /// The call.
         call: &'static str,
-        /// What is wrong.
+        /// The mistake in the argument.
         reason: String,
     },
     /// Creation was refused by some rank; every rank learns of it.
@@ -176,7 +176,7 @@ pub enum WinError {
         "{call} to rank {rank}: the transport answered {status}; the window's contents there are undefined"
     )]
     Transport {
-        /// What was asked of the transport.
+        /// The call of the transport.
         call: &'static str,
         /// The target.
         rank: usize,
@@ -189,7 +189,7 @@ pub enum WinError {
     Registration {
         /// The call.
         call: &'static str,
-        /// What the transport said.
+        /// The transport's reason.
         reason: String,
     },
     /// The job failed while the call waited.
@@ -197,7 +197,7 @@ pub enum WinError {
     Job {
         /// The call.
         call: &'static str,
-        /// What the job reports.
+        /// The job's reason.
         reason: String,
     },
     /// A layer's entry failed with a code of its own.
@@ -207,7 +207,7 @@ pub enum WinError {
         call: &'static str,
         /// The layer's code.
         code: i32,
-        /// What it says.
+        /// The reason that the peer gives.
         reason: String,
     },
 }

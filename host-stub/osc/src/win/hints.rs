@@ -177,7 +177,7 @@ impl InForce {
         }
     }
 
-    /// Why ranks cannot have these sizes and displacement units, if they cannot.
+    /// The reason why ranks cannot have these sizes and displacement units, if they cannot.
     pub(super) fn refusal(
         self,
         ranks: impl Iterator<Item = (u64, u32)>,
@@ -209,7 +209,7 @@ impl Rules {
         Rules(AtomicU64::new(rules.code()))
     }
 
-    /// What is in force.
+    /// The hints in force.
     #[inline]
     pub(super) fn now(&self) -> InForce {
         // Relaxed: set_info is collective, and the program orders it with the calls that it is to change.

@@ -13,7 +13,8 @@ use super::error::{WinResult, refused};
 use super::table::RmaTable;
 use super::window::Window;
 
-/// What a layer does when windows begin and end. `P` is its parameter, the same at every call.
+/// The functions of a layer at the beginning and end of windows. `P` is its parameter, the same at
+/// every call.
 pub struct WindowHook<P> {
     /// Its name, for errors.
     pub name: &'static str,
@@ -123,7 +124,7 @@ impl WindowHooks {
         }
     }
 
-    /// How many hooks there are, with those that they stand for.
+    /// The number of hooks, with those that they stand for.
     pub(super) fn count(&self) -> usize {
         self.lock().iter().map(|entry| entry.stands_for).sum()
     }

@@ -6,7 +6,7 @@ use super::error::{WinError, WinResult};
 use super::hints::{self, Hints, InForce};
 use crate::door::{Defaults, HOST};
 
-/// Which functions a window is to get.
+/// The functions that a window is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TableChoice {
     /// The fastest that its memory and ranks allow.
@@ -209,7 +209,7 @@ impl Info {
     }
 }
 
-/// What a window is to be, no question open.
+/// The properties of a new window, all decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) table: TableChoice,

@@ -1,6 +1,6 @@
 //! The kinds of windows.
 
-/// Where a window's memory comes from.
+/// The origin of a window's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
     /// The caller's memory.

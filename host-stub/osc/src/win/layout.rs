@@ -234,7 +234,7 @@ impl Layout {
         matches!(self.shape, Shape::Contiguous)
     }
 
-    /// How many runs the elements are in; none for no elements.
+    /// The number of runs of the elements; none for no elements.
     pub(super) fn runs(&self) -> usize {
         match &self.shape {
             Shape::Contiguous => usize::from(self.bytes > 0),

@@ -43,11 +43,11 @@ pub(super) struct Link {
     pub(super) checks_keys: bool,
     /// Other ranks of the window whose processes can be seen from here.
     watched: Box<[(usize, Process)]>,
-    /// When they were last looked for.
+    /// The time of the last check.
     looked: Mutex<Instant>,
 }
 
-/// How often a wait looks whether the other processes still run.
+/// The interval at which a wait checks whether the other processes still run.
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 impl Link {
@@ -88,7 +88,8 @@ impl Link {
             .collect();
     }
 
-    /// What every rank gives first when a window is made, in the order of the ranks. Collective.
+    /// The values that all ranks give first when a window is made, in the order of the ranks.
+    /// Collective.
     pub(super) fn meet(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
         let all = self.members.meet(mine).map_err(|why| match why {
             NotMet::Refused { rank, reason } => refused(rank, reason),
@@ -97,7 +98,7 @@ impl Link {
         self.of_each(all)
     }
 
-    /// What every rank gives in a later exchange, in the order of the ranks. Collective.
+    /// The values that all ranks give in a later exchange, in the order of the ranks. Collective.
     pub(super) fn exchange(&self, mine: &[u8]) -> WinResult<Vec<Vec<u8>>> {
         let all = self.members.allgather(mine);
         self.of_each(all.map_err(|reason| self.unknown(reason))?)
@@ -153,8 +154,8 @@ impl Link {
         !turn.is_multiple_of(TURNS) && self.context.failures.lost().is_none()
     }
 
-    /// An error if a member, or with none any of them, is known to be lost. Where memory is shared
-    /// an operation on a dead rank's part fails by itself no more than on a living one's.
+    /// An error if a member, or with none any of them, is known to be lost. In shared memory, an
+    /// operation on a dead rank's part does not fail by itself, as on a living rank's.
     #[inline]
     pub(super) fn check_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
         if self.is_quiet() {
@@ -164,7 +165,7 @@ impl Link {
     }
 
     /// [`check_lost`](Self::check_lost) with a look at the transport. Calls that never wait would never
-    /// progress, and nobody would look for the lost.
+    /// make progress, and lost ranks would not be found.
     #[cold]
     #[inline(never)]
     pub(super) fn check_now(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
@@ -318,7 +319,8 @@ impl Link {
         devices.ok_or_else(|| "no device is known".to_owned())
     }
 
-    /// Where memory itself is: a host pointer that is mapped on a device is host memory all the same.
+    /// The place of the memory itself: a host pointer that is mapped on a device is host memory all
+    /// the same.
     pub(super) fn locate_itself(&self, value: u64, len: usize) -> Result<Location, String> {
         match &self.context.devices {
             Some(devices) => devices.locate_itself(value, len),
@@ -329,7 +331,7 @@ impl Link {
         }
     }
 
-    /// Where a buffer is: on a device, or at this address of the host.
+    /// The place of a buffer: on a device, or at this address of the host.
     pub(super) fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, String> {
         match &self.context.devices {
             Some(devices) => devices.find(value, len),
@@ -337,7 +339,7 @@ impl Link {
         }
     }
 
-    /// What waits and makes progress.
+    /// The waiter, which waits and makes progress.
     #[inline]
     pub(super) fn waiter(&self) -> &dyn Waiter {
         self.context.waiter.as_ref()
@@ -380,7 +382,7 @@ fn job_failed(call: &'static str, failure: &Failure) -> Box<WinError> {
 struct Looked<'a, F> {
     link: &'a Link,
     call: &'static str,
-    /// Whose failure ends it; none: that of any rank of the window.
+    /// The rank whose failure ends it; `None`: any rank of the window.
     member: Option<usize>,
     done: F,
 }

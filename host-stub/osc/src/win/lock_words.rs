@@ -15,7 +15,7 @@
 //! targets coexist in the master's word.
 //!
 //! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If it held one, it
-//! might wait for a second rank that waits for a third, and block the third from a lock that nobody has. While a rank waits,
+//! might wait for a second rank that waits for a third, and block the third from a lock that no rank has. While a rank waits,
 //! shared lockers stand back, so that a stream of them cannot block it. They stand back only for [`LockWords::PATIENCE`].
 //! Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a shared lock of another could
 //! wait behind a rank that waits for it. A call that fails takes back its additions to the words.
@@ -51,7 +51,7 @@ use LockWord::{Master, Target};
 
 /// The words that make up the locks of one target.
 pub(super) trait LockWords {
-    /// How long a shared locker stands back for other ranks.
+    /// The time for which a shared locker stands back for other ranks.
     const PATIENCE: Duration;
 
     /// Adds to a word; returns the old value.

@@ -158,7 +158,7 @@ fn each_lock_keeps_out_what_excludes_it() {
     }
 }
 
-/// What holds the words, so that a lock of each kind waits, in turn or at once.
+/// The words of a lock that is held, so that a lock of each kind waits, in turn or at once.
 const HELD: [[u64; 2]; 6] = [
     [SHARED, 0],
     [0, SHARED],

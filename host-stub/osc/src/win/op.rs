@@ -16,11 +16,11 @@ pub struct Target<'a> {
     pub rank: usize,
     /// Displacement in units of the target's window; in a dynamic window an address there.
     pub displacement: u64,
-    /// Where elements lie from the displacement on.
+    /// The layout of the elements from the displacement on.
     pub layout: &'a Layout,
 }
 
-/// What a call does with its buffers.
+/// A call's use of its buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Put,
@@ -40,7 +40,8 @@ pub(super) struct RmaOp<'a> {
     /// The call, for errors.
     pub(super) call: &'static str,
     pub(super) kind: Kind,
-    /// What accumulates do: [`Op::Replace`] for puts and compare-and-swap, [`Op::NoOp`] for gets.
+    /// The operation of an accumulate: [`Op::Replace`] for puts and compare-and-swap, [`Op::NoOp`]
+    /// for gets.
     pub(super) op: Op,
     /// The origin's buffer, which only gets write.
     pub(super) origin: *mut u8,
@@ -49,7 +50,7 @@ pub(super) struct RmaOp<'a> {
     pub(super) local_handle: *mut Handle,
     /// The value that compare-and-swap compares with.
     pub(super) compare: *const u8,
-    /// Where calls that fetch put what was at the target.
+    /// The buffer into which fetching calls put the target's previous elements.
     pub(super) result: *mut u8,
     pub(super) result_layout: Option<&'a Layout>,
     pub(super) target: Target<'a>,

@@ -25,7 +25,7 @@ pub(super) struct Exposed {
     pub(super) len: usize,
     /// The kind of memory, one of [`plugin_api::hmem_iface`].
     pub(super) iface: u32,
-    /// What other processes of this node need to open it; empty if they cannot.
+    /// The data that other processes of this node need to open the memory; empty if they cannot.
     pub(super) exported: Vec<u8>,
     // Before `memory`: fields drop in this order, and a registration must not outlive its memory.
     pub(super) registration: Option<Registration>,
@@ -34,7 +34,7 @@ pub(super) struct Exposed {
 
 /// The owner of a rank's memory.
 pub(super) enum Memory {
-    /// The caller, the segment that all ranks share, or nobody.
+    /// The caller, the segment that all ranks share, or no owner.
     Elsewhere,
     /// The window.
     #[expect(dead_code, reason = "held to be dropped with the rest")]

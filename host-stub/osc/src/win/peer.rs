@@ -13,7 +13,7 @@ use super::pending::Pending;
 use crate::base::Turns;
 use crate::transport::{EndpointRef, HandleCopy};
 
-/// What a rank brings to a new window; travels as words.
+/// The data of a rank for a new window; travels as words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Offer {
     /// Address of its memory.
@@ -28,7 +28,8 @@ pub(super) struct Offer {
     pub(super) handle: Vec<u8>,
     /// Handle of its control block.
     pub(super) control_handle: Vec<u8>,
-    /// What other processes of its node need to open its memory, if that is a device's; empty if they cannot.
+    /// The data that other processes of its node need to open its memory, if that is a device's; empty if
+    /// they cannot.
     pub(super) exported: Vec<u8>,
 }
 
@@ -128,7 +129,7 @@ pub(super) fn decode(
     })
 }
 
-/// How this process reaches a rank's memory for puts and gets.
+/// The path of this process to a rank's memory for puts and gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reach {
     /// By the transport alone.
@@ -150,7 +151,7 @@ pub(super) struct Peer {
     /// Whether it was found that no command brings it puts and gets of several runs. Relaxed accesses suffice: a thread that
     /// sees it late has one more refused.
     pub(super) takes_no_runs: AtomicBool,
-    /// How puts and gets reach its memory.
+    /// The path of puts and gets to its memory.
     pub(super) reach: Reach,
     /// Address of its memory here, if it is mapped, whatever way transfers take.
     pub(super) mapped: Option<u64>,
@@ -165,7 +166,8 @@ pub(super) struct Peer {
     pub(super) listed: Listed,
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
-    /// What that rank has attached, as last read. Apart, since most windows are not dynamic.
+    /// The regions that the rank has attached, as last read. Apart, since most windows are not
+    /// dynamic.
     regions: OnceLock<Box<Turns<RegionCache>>>,
 }
 
@@ -200,7 +202,7 @@ impl Peer {
         }
     }
 
-    /// What that rank has attached, as last read.
+    /// The regions that the rank has attached, as last read.
     pub(super) fn regions(&self) -> &Turns<RegionCache> {
         self.regions.get_or_init(Box::default)
     }

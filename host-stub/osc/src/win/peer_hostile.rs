@@ -17,7 +17,7 @@ fn corpus() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// What must hold for any bytes; whether they are an offer.
+/// Checks the properties that hold for any bytes; returns whether the bytes are an offer.
 fn holds(bytes: &[u8]) -> Result<bool, TestCaseError> {
     let mut offers = 0;
     for kind in [

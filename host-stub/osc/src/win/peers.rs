@@ -12,7 +12,7 @@ use super::link::Link;
 use super::peer::{Offer, Peer, Reach};
 use crate::door::{HOST, Members};
 
-/// What a rank brings to a window, and where its memory is here.
+/// The data of a rank for a window, and the address of its memory here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Card {
     pub(super) offer: Offer,
@@ -62,7 +62,7 @@ fn words(card: &Card, handle_size: usize) -> Vec<u64> {
     words
 }
 
-/// Where a number of the cards is kept.
+/// The array in which a number of the cards is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
     /// All ranks have this one.
@@ -71,7 +71,8 @@ enum Column {
     Row(usize, u64),
 }
 
-/// The cards of all ranks: numbers that are equal for all ranks once, the others in a row for each rank.
+/// The cards of all ranks: numbers that are equal for all ranks once, the others in an array with one
+/// element for each rank.
 struct Cards {
     handle_size: usize,
     columns: Box<[Column]>,
@@ -211,7 +212,7 @@ impl Peers {
         let peer = match place.compare_exchange(null_mut(), new, success, failure) {
             Ok(_) => new,
             Err(other) => {
-                // SAFETY: made above, and seen by nobody.
+                // SAFETY: made above, and not shared yet.
                 drop(unsafe { Box::from_raw(new) });
                 other
             }

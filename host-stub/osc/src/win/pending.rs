@@ -147,7 +147,7 @@ impl Pending {
         }
     }
 
-    /// Has the next flush tell of a failure that nobody else will.
+    /// Has the next flush report a failure that no other call reports.
     #[cold]
     pub(super) fn fail(&self, status: Status) {
         self.cells[0].fail(status.0);

@@ -18,7 +18,8 @@ pub struct SharedPart {
     pub unit: u32,
 }
 
-/// Which calls of a window need not go through its table, because their entries are the functions over the transport.
+/// The calls of a window that need not go through its table, because their entries are the functions over the
+/// transport.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Direct {
     pub(super) put: bool,
@@ -97,10 +98,11 @@ pub struct RmaTable {
     pub attach: unsafe fn(&Window, *mut u8, usize) -> WinResult<()>,
     /// Detaches memory from a dynamic window.
     pub detach: fn(&Window, *const u8) -> WinResult<()>,
-    /// Where a rank's memory is in this process; of the first rank that has any with `None`.
+    /// Returns the place of a rank's memory in this process; with `None`, of the first rank that
+    /// has memory.
     pub shared_query: fn(&Window, Option<usize>) -> WinResult<SharedPart>,
     /// Changes hints of the window; collective.
     pub set_info: fn(&Window, &Info) -> WinResult<()>,
-    /// What is in force for the window.
+    /// Returns the hints in force for the window.
     pub get_info: fn(&Window) -> WinResult<Info>,
 }

@@ -27,11 +27,11 @@ pub struct Transfer<'a> {
     /// The target's registration of that memory, borrowed for the call. NULL for puts and gets of a dynamic window, which look for it
     /// themselves.
     pub handle: *const Handle,
-    /// Where elements lie from `address` on.
+    /// The layout of the elements from `address` on.
     pub target_layout: &'a Layout,
     /// The origin's buffer: read by all calls but gets, which write it.
     pub origin: *mut u8,
-    /// Where elements lie in the origin's buffer.
+    /// The layout of the elements in the origin's buffer.
     pub origin_layout: &'a Layout,
     /// The transport's handle of the origin's buffer, which is then device memory of this process
     /// that nothing here may touch; NULL for host memory. Only puts and gets have one: without gaps, or of
@@ -39,9 +39,9 @@ pub struct Transfer<'a> {
     pub local_handle: *mut Handle,
     /// The element that compare-and-swap compares with; NULL for other calls.
     pub compare: *const u8,
-    /// Where fetching calls put what was at the target.
+    /// The buffer into which fetching calls put the target's previous elements.
     pub result: *mut u8,
-    /// Where elements lie in the result buffer; none for calls that fetch nothing.
+    /// The layout of the elements in the result buffer; none for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
     /// The count of the pieces of a request form, and of a call without a request that uses buffers of the host in place of the
     /// program's: when all have ended, the request or the call is complete.
@@ -76,7 +76,7 @@ impl<'a> Transfer<'a> {
         }
     }
 
-    /// Whether elements lie in a row at the origin and at the target.
+    /// Whether elements are contiguous at the origin and at the target.
     #[inline]
     pub fn is_contiguous(&self) -> bool {
         self.origin_layout.is_contiguous() && self.target_layout.is_contiguous()

@@ -10,10 +10,10 @@ use crate::transport::Transport;
 pub(super) struct TypeSupport {
     /// Whether every accumulate of this type uses the transport's atomics: those it serves
     /// directly, the others by compare-swap loops. They are atomic with respect to each other
-    /// because every one of them is a single transport atomic on the element. A type of which the
-    /// transport cannot read, replace and compare-swap is changed by the target's processor, always, for
-    /// every origin. A floating-point type needs the same of the integer
-    /// of its size, by which its bits are compared and swapped.
+    /// because every one of them is a single transport atomic on the element. If the transport cannot
+    /// read, replace and compare-swap a type, the target's processor changes its elements, always, for
+    /// every origin. A floating-point type needs the same of the integer of its size, by which its bits
+    /// are compared and swapped.
     pub(super) native: bool,
     /// Bytes of one update, per [`Op`]; 0 when not served.
     update: [usize; Op::ALL.len()],

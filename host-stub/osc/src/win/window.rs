@@ -24,7 +24,7 @@ use super::types::TypeTable;
 /// it leaks its memory, because other ranks may still use it; its registrations end with the job.
 pub struct Window {
     pub(super) kind: WindowKind,
-    /// What it was asked to be.
+    /// The requested properties.
     pub(super) info: Resolved,
     pub(super) rules: Rules,
     pub(super) link: Link,
@@ -41,12 +41,12 @@ pub struct Window {
 }
 
 impl Window {
-    /// How the window's memory came to be.
+    /// The origin of the window's memory.
     pub fn kind(&self) -> WindowKind {
         self.kind
     }
 
-    /// Which functions the window got when it was made: `shm` (all ranks in one segment), `mixed`
+    /// The functions that the window got when it was made: `shm` (all ranks in one segment), `mixed`
     /// (some ranks by memory), `btl` (the transport alone). The name may differ between ranks. It does not show functions that
     /// layers replaced later.
     pub fn table_name(&self) -> &'static str {
@@ -105,8 +105,8 @@ impl Window {
             return Err(fail(self, error));
         }
         Layers::end(&mut self);
-        // Every rank is past its last access (the table's free met them all), so nobody uses the
-        // memory, and nothing of this rank is under way, so no callback comes.
+        // Every rank is past its last access (the table's free met them all), so no rank uses the
+        // memory, and no operation of this rank is under way, so no callback comes.
         self.discard();
         Ok(())
     }
@@ -135,7 +135,7 @@ impl Drop for Window {
                 rank = self.link.rank,
                 "a window was dropped without being freed; its memory stays"
             );
-            // SAFETY: `self` ends here, and with `whole` still set nobody has taken the parts.
+            // SAFETY: `self` ends here, and with `whole` still set the parts were not taken.
             let mut parts = unsafe { ManuallyDrop::take(&mut self.parts) };
             parts.neighbours.close();
             self.link.context.dropped.keep(parts);
@@ -159,7 +159,7 @@ impl std::fmt::Debug for Window {
 pub struct FreeError {
     /// The window.
     pub window: Box<Window>,
-    /// Why it lives on.
+    /// The reason why the window lives on.
     pub error: Box<WinError>,
 }
 

@@ -1,4 +1,4 @@
-//! What a window's creation takes: registrations, control blocks, and bytes of each rank.
+//! The cost of a window's creation: registrations, control blocks, and bytes of each rank.
 
 use std::alloc::{GlobalAlloc, Layout as AllocLayout, System};
 use std::cell::Cell;
@@ -53,9 +53,9 @@ fn kept<T>(call: impl FnOnce() -> T) -> (isize, T) {
     (BYTES.get() - before, result)
 }
 
-/// What the first exchange among a rank and others comes to.
+/// The result of the first exchange between a rank and others.
 pub(crate) enum Answer {
-    /// What all ranks give.
+    /// The cards of all ranks.
     All(Vec<Vec<u8>>),
     /// All ranks end the creation, because of this one.
     Refused(usize, &'static str),
@@ -68,7 +68,7 @@ pub(crate) struct Scripted {
     rank: Arc<Rank>,
     size: usize,
     answer: Answer,
-    /// What this rank gave.
+    /// The card that this rank gave.
     gave: Mutex<Vec<u8>>,
 }
 
@@ -86,7 +86,7 @@ impl Scripted {
         Members::new(Arc::clone(self) as Arc<dyn Group>)
     }
 
-    /// What this rank gave.
+    /// The card that this rank gave.
     pub(crate) fn gave(&self) -> Vec<u8> {
         self.gave.lock().unwrap().clone()
     }
@@ -241,7 +241,8 @@ fn a_block_that_peers_may_still_change_serves_no_other_window() {
 /// Bytes that a window among `size` ranks takes, and then a lock of each of them.
 fn bytes_among(size: usize) -> (isize, isize) {
     let world = World::new(size, false);
-    // What other ranks would give, from processes of their own: their addresses and keys differ.
+    // The cards that other ranks would give, from processes of their own: their addresses and keys
+    // differ.
     let mut memory = vec![[0u64; 4]; size];
     let mut ranks = Vec::new();
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! The exchanges by which ranks make a window: how many there are, and what a rank hears in them.
+//! The exchanges by which ranks make a window: their number, and the data that a rank gets in them.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

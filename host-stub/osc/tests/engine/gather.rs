@@ -72,7 +72,7 @@ fn a_command_has_room_for_256_runs() {
         let before = world.begun.load(Ordering::Relaxed);
         let values: Vec<u64> = (0..2 + 3 * 256).map(|i| i as u64).collect();
         for (i, value) in values.iter().enumerate() {
-            // Neither in a row nor at equal distances.
+            // Neither contiguous nor at equal distances.
             accumulate(window, value, 1, [0, 7, 1, 40, 2][i % 5], Op::Sum);
         }
         window.flush_all().unwrap();

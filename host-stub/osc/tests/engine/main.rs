@@ -292,7 +292,7 @@ fn a_lost_rank_ends_the_waits_of_its_own_windows() {
             rank.allgather(&[]).unwrap();
             if rank.rank() == 2 {
                 world.lose(2);
-                // Its memory stays, as that of a process that is gone does not: a window that was not freed leaks.
+                // Its memory stays, unlike the memory of an ended process: a window that was not freed leaks.
                 std::mem::forget(all);
                 apart.free().unwrap();
                 return;

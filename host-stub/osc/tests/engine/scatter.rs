@@ -67,7 +67,8 @@ fn a_column_is_one_command() {
     }
     (0..16).for_each(|i| expected[48 + i] = values[4 * i]);
     for carried in [Carried::InOrder, Carried::AtOnce] {
-        // What lies in a row at both ends is read behind the last put, which follows the others where order is kept.
+        // Bytes that are contiguous at both ends are read after the last put, which follows the others where order
+        // is kept.
         (1..=8).for_each(|seed| on_a_pair(carried, seed, work, &expected));
     }
 }
@@ -103,7 +104,7 @@ fn what_is_larger_goes_in_several_commands() {
     });
 }
 
-/// What is put may change when the call has returned.
+/// The program may change the bytes of a put when the call has returned.
 #[test]
 fn what_is_put_is_copied() {
     let column = Layout::strided(Datatype::Uint64, 16, 1, 4).unwrap();

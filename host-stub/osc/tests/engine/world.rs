@@ -18,7 +18,7 @@ use plugin_api::ThreadLevel;
 
 use self::sim::{sim, transport};
 
-/// What becomes of commands.
+/// The fate of commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carried {
     /// There are none, and no order.
@@ -30,14 +30,14 @@ pub(super) enum Carried {
     Refused,
     /// Like [`InOrder`](Self::InOrder), but puts and gets with a run of more than [`LONGEST`] bytes are refused.
     Short,
-    /// As [`InOrder`](Self::InOrder); puts and gets are over when their call returns.
+    /// As [`InOrder`](Self::InOrder); puts and gets are complete when their call returns.
     AtOnce,
 }
 
 /// Bytes of a run of a put or get that a world of [`Carried::Short`] carries, and of one with a key that may have ended.
 pub(super) const LONGEST: u64 = 1024;
 
-/// What all ranks share.
+/// The state that all ranks share.
 pub(super) struct World {
     size: usize,
     /// Whether ranks may share memory.
@@ -234,7 +234,8 @@ impl Group for Rank {
         self.world.beside || rank == self.rank
     }
 
-    /// What is under way is over before this blocks: a rank that is met here makes no progress, and others may wait for it.
+    /// Finishes the operations under way before it blocks: a rank that is met here makes no progress, and others may wait
+    /// for it.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String> {
         // SAFETY: the module is one of `transport`.
         let sim = unsafe { sim(self.context.transport().module()) };

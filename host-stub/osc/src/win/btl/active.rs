@@ -183,7 +183,7 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
         outcome.is_err() || window.parts.peers.all_made().all(Peer::is_settled),
         "an operation was counted for a peer that is not listed"
     );
-    // Completes notifications of posts, and releases of locks, that nobody waited for: they arrive before the barrier.
+    // Completes notifications of posts, and releases of locks, without a waiter: they arrive before the barrier.
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices));
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.releases));
     // A rank whose operations failed still enters the barrier.

@@ -55,8 +55,8 @@ pub(in crate::win) unsafe extern "C" fn done(
 }
 
 /// Finishes a notification, or the release of a lock: `context` is its [`Cell`], `data` the [`Context`]. A rank may wait for
-/// a notification that failed and never arrived, so the failure concerns all ranks of the window. A notification to a dead
-/// peer keeps nobody waiting, and the transport reports that peer.
+/// a notification that failed and never arrived, so the failure concerns all ranks of the window. No call waits for a
+/// notification to a dead peer, and the transport reports that peer.
 pub(super) unsafe extern "C" fn notified(
     _module: *mut Module,
     _endpoint: *mut Endpoint,

@@ -1,4 +1,4 @@
-//! How a command to the target changes each element ([`super::apply`]).
+//! The effect of a command on each element at the target ([`super::apply`]).
 
 use plugin_api::{APPLY_BYTES, APPLY_OTHER, ApplyRequest, AtomicOp, MOST_APPLIED};
 
@@ -10,7 +10,7 @@ use crate::win::transfer::Transfer;
 /// than one command of [`MOST_APPLIED`] bytes.
 const MOST_OF_BYTES: usize = 3952;
 
-/// How commands change an element, in terms of [`ApplyRequest`].
+/// The effect of commands on an element, in terms of [`ApplyRequest`].
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::win) struct How {
     pub(super) size: u32,

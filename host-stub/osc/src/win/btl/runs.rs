@@ -80,7 +80,8 @@ impl Runs {
         unsafe { std::slice::from_raw_parts(self.all.as_ptr().cast(), self.count) }
     }
 
-    /// Adds elements, for which there is room. Elements in a row or at equal distances become one run.
+    /// Adds elements, for which there is room. Contiguous elements, and elements at equal distances,
+    /// become one run.
     pub(super) fn push(&mut self, Segment { offset, len }: Segment) {
         self.bytes += len;
         let (offset, length) = (offset as u64, len as u64);
@@ -189,7 +190,7 @@ mod tests {
         assert_eq!(of(&[(8, 8), (8, 8)]), [(8, 8, 0, 2)]);
     }
 
-    /// Elements with gaps, in a row or not, need few runs, and no command ends inside an element.
+    /// Elements with gaps, adjacent or not, need few runs, and no command ends inside an element.
     #[test]
     fn elements_in_parts_stay_whole() {
         let of = |places: &[usize]| {

@@ -211,8 +211,8 @@ unsafe fn land(
         &peer.transfers,
         request,
         |context, data| {
-            // SAFETY: until the transport takes the operation, nobody else has the landing. The results are writable until completion, and
-            // `landed` takes this context; the rest as the caller vouches.
+            // SAFETY: until the transport takes the operation, no other code has the landing. The results are writable until
+            // completion, and `landed` takes this context; the rest as the caller vouches.
             unsafe {
                 (*landing.as_ptr()).context = context;
                 (*landing.as_ptr()).data = data;

@@ -12,7 +12,7 @@ use crate::win::pieces::Cursor;
 /// Runs handed to a copy function at once.
 const RUNS: usize = 256;
 
-/// Which way bytes are copied: out of a buffer, or into it.
+/// The direction of a copy: out of a buffer, or into it.
 pub(in crate::win) enum Way<'a> {
     From(&'a mut [u8]),
     To(&'a [u8]),
@@ -140,7 +140,7 @@ pub(in crate::win) unsafe fn copy(
     }
 }
 
-/// What a copy function that was to copy `size` bytes answered.
+/// Checks the answer of a copy function that was to copy `size` bytes.
 fn all_of(call: &'static str, function: &'static str, size: usize, answer: i64) -> WinResult<()> {
     if answer == size as i64 {
         return Ok(());

@@ -25,7 +25,7 @@ use crate::win::window::Window;
 /// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
 type Located<'a> = (RmaOp<'a>, Option<Box<PackedBuffers>>);
 
-/// Where a buffer of a call is.
+/// The place of a buffer of a call.
 enum Buffer {
     /// In host memory, or nowhere.
     Host,
@@ -43,7 +43,7 @@ fn place(found: &Found) -> Place {
 }
 
 impl Buffer {
-    /// What has to be packed of it.
+    /// The elements of the buffer that have to be packed.
     fn elements(self, layout: &Layout) -> Option<Elements> {
         match self {
             Buffer::Host => None,
@@ -61,7 +61,8 @@ impl Window {
         device.is_some_and(|device| device != HOST) && self.kind() != WindowKind::Dynamic
     }
 
-    /// Where a buffer is. [`Buffer::Host`]: in host memory, and `pointer` is now its host address.
+    /// The place of a buffer. [`Buffer::Host`]: in host memory, and `pointer` is now its host
+    /// address.
     fn locate_buffer(
         &self,
         call: &'static str,
@@ -92,7 +93,7 @@ impl Window {
         }
     }
 
-    /// Where the runs of an absolute layout are.
+    /// The places of the runs of an absolute layout.
     fn locate_runs(&self, call: &'static str, layout: &Layout) -> WinResult<Elements> {
         let bad = |reason: String| Box::new(WinError::BadArgument { call, reason });
         let (mut runs, mut cursor) = (Vec::new(), Cursor::new(layout));

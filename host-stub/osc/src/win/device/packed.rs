@@ -146,7 +146,7 @@ impl PackedBuffers {
     }
 }
 
-/// What a request or a flush tells of a copy that failed after its call had returned.
+/// The status that a request or a flush reports for a copy that failed after its call had returned.
 fn status_of(error: &WinError) -> Status {
     let unknown = -i64::from(libc::ENOSYS);
     match error {

@@ -30,7 +30,7 @@ pub(in crate::win) struct RegionCache {
     too_long: [usize; 2],
 }
 
-/// How long callers may rely on a key that was found.
+/// The time for which callers may rely on a key that was found.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(in crate::win) enum KeyUse {
     /// Until a call completes the operations of this rank: the operation that is issued now keeps the region attached

@@ -1,4 +1,4 @@
-//! How an origin reads a target's table of regions attached to a dynamic window.
+//! An origin's reads of a target's table of regions attached to a dynamic window.
 
 use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;

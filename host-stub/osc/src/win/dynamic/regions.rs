@@ -57,7 +57,7 @@ impl Shape {
         LOG + CHUNKS * self.entry_words()
     }
 
-    /// Where a chunk's directory entry begins among these words.
+    /// The beginning of a chunk's directory entry among these words.
     pub(in crate::win) const fn entry(self, chunk: usize) -> usize {
         LOG + chunk * self.entry_words()
     }

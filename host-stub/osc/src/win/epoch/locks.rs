@@ -53,7 +53,7 @@ impl Epochs {
         }
     }
 
-    /// What is held at `rank`, taken from it: until [`unlock_end`](Self::unlock_end) no call to it
+    /// Takes the lock held at `rank`: until [`unlock_end`](Self::unlock_end) no call to that rank
     /// is allowed, and of two threads that unlock it one is refused.
     pub(in crate::win) fn unlock_begin(&self, rank: usize) -> WinResult<Held> {
         let call = "unlock";

@@ -3,7 +3,7 @@
 use bitflags::bitflags;
 
 bitflags! {
-    /// What a caller promises about an epoch (MPI_MODE_*), so that work can be left out.
+    /// A caller's promises about an epoch (MPI_MODE_*), by which work can be left out.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Assertion: u32 {
         /// No conflicting lock is held or asked for, or: the matching post or start is known to
@@ -22,7 +22,7 @@ bitflags! {
     }
 }
 
-/// How a target is locked.
+/// The kind of a target's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
     /// Alongside other shared locks.
@@ -72,7 +72,7 @@ impl Access {
     }
 }
 
-/// What this rank holds at one target.
+/// The lock that this rank holds at one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(in crate::win) enum Held {
@@ -100,7 +100,7 @@ impl Held {
     }
 }
 
-/// What a fence found, which says what it has to do.
+/// The state that a fence found, which decides its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FencePlan {
     /// Operations of this rank must be completed.

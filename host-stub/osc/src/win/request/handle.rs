@@ -46,7 +46,7 @@ pub struct Request<'w> {
     state: Option<NonNull<RequestState>>,
     call: &'static str,
     rank: u32,
-    /// Whether there was nothing to do, and nobody asked for the outcome yet.
+    /// Whether the operation was empty, and its outcome was not taken yet.
     nothing: bool,
 }
 
@@ -113,7 +113,7 @@ impl<'w> Request<'w> {
         self.state.map(|state| unsafe { (*state.as_ptr()).end() })
     }
 
-    /// Whether its outcome was given to somebody. An operation that needed nothing to be sent is complete
+    /// Whether its outcome was taken. An operation that needed nothing to be sent is complete
     /// from the start, and ends like any other.
     pub fn is_ended(&self) -> bool {
         self.state.is_none() && !self.nothing

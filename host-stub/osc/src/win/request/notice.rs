@@ -10,7 +10,7 @@ use crate::win::request::handle::Request;
 /// Called with the data given to [`Request::detach`] and 0 or a negative status.
 pub type Completed = unsafe extern "C" fn(data: *mut c_void, status: i32);
 
-/// A request that nobody holds any more: its completion ends it.
+/// A request without a handle: its completion ends it.
 struct Detached {
     listener: Listener,
     request: Request<'static>,
@@ -56,7 +56,7 @@ impl<'w> Request<'w> {
 
     /// Lets the operation end by itself: `call` is called once with its outcome, on whatever thread
     /// makes progress, or on this one if the operation is complete already. It must not wait.
-    /// With no progress thread somebody has to wait or test for anything to complete. An error gives
+    /// Without a progress thread, nothing completes until a call waits or tests. An error gives
     /// the request back.
     ///
     /// # Safety
@@ -83,7 +83,7 @@ impl<'w> Request<'w> {
             call,
             data,
         }));
-        // SAFETY: made above; nobody else has it yet.
+        // SAFETY: made above, and not shared yet.
         let attached = unsafe {
             (*detached).listener.data = detached.cast();
             match (*detached).request.completion() {

@@ -13,7 +13,7 @@ use crate::win::pending::Pending;
 /// The last step of an operation: gets its first failure, or 0, and says what came of all of it.
 pub(in crate::win) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
 
-/// What remains to be done when all pieces of an operation have ended, before it is complete.
+/// The last step of an operation after all its fragments have ended, before it is complete.
 struct Rest {
     step: LastStep,
     /// Whether the call was refused, so that the step sees a failure and its caller knows already.
@@ -22,7 +22,7 @@ struct Rest {
     unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
 }
 
-/// What the callbacks of one request count. Its address is their `data`.
+/// The counts that the callbacks of one request change. Its address is their `data`.
 #[derive(Default)]
 pub(in crate::win) struct RequestState {
     /// Pieces under way, plus one while the request is being issued.
@@ -48,7 +48,7 @@ impl RequestState {
                 .failed
                 .compare_exchange(0, status, Ordering::Relaxed, Ordering::Relaxed);
         }
-        // Release: what each piece did comes before the end, which the last one makes.
+        // Release: the effects of each piece come before the end, which the last piece makes.
         match self.pending.fetch_sub(1, Ordering::AcqRel) {
             1 if self.rest.load(Ordering::Relaxed).is_null() => {
                 self.end.complete();
@@ -92,7 +92,8 @@ impl RequestState {
         }
     }
 
-    /// Notes that the call is refused: what remains is then told of a failure, which nobody else hears of.
+    /// Notes that the call is refused: the remaining pieces then get a failure, which no other call
+    /// reports.
     #[cold]
     pub(in crate::win) fn refuse(&self) {
         // SAFETY: the issuer still counts, so what remains was not taken.
@@ -132,7 +133,7 @@ impl RequestState {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// What tells of the end.
+    /// The completion that reports the end.
     #[inline]
     pub(in crate::win) fn end(&self) -> &Completion {
         &self.end
@@ -151,7 +152,7 @@ const CHUNK: usize = 64;
 pub(in crate::win) struct RequestPool {
     /// Those that no request uses.
     free: Mutex<Vec<NonNull<RequestState>>>,
-    /// Where all lie.
+    /// The memory of all states.
     chunks: Mutex<Vec<NonNull<[RequestState; CHUNK]>>>,
 }
 

@@ -103,7 +103,8 @@ pub(super) unsafe fn accumulate(window: &Window, transfer: &Transfer<'_>) -> Win
 }
 
 pub(super) unsafe fn raccumulate(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
-    // SAFETY: the caller vouches for the transfer. It is over now, so the request counts nothing.
+    // SAFETY: the caller vouches for the transfer. The operation is complete now, so the request
+    // counts nothing.
     unsafe { accumulate(window, transfer) }?;
     window.now_and_then(transfer.call)
 }

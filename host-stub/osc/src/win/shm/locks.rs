@@ -12,7 +12,7 @@ use crate::win::error::WinResult;
 use crate::win::lock_words::{self, LockWord, LockWords};
 use crate::win::window::Window;
 
-/// The words of a rank's locks, and that of locks of all ranks.
+/// The words of a rank's locks, and the word of locks of all ranks.
 struct InSegment<'a> {
     master: &'a AtomicU64,
     target: &'a AtomicU64,
@@ -35,7 +35,8 @@ impl InSegment<'_> {
     }
 }
 
-// What was done under a lock is seen by its next holder: giving back is a Release, taking an Acquire.
+// A lock's next holder sees the writes made under the lock: giving back is a Release, taking an
+// Acquire.
 impl LockWords for InSegment<'_> {
     const PATIENCE: Duration = Duration::from_millis(5);
 

@@ -28,9 +28,9 @@ pub(in crate::win) struct Plan {
 }
 
 impl Plan {
-    /// Plans the segment for ranks with parts of the given lengths. `contiguous` parts lie in a row
-    /// without gaps; other parts begin on page boundaries. `None` if the parts exceed the address
-    /// space.
+    /// Plans the segment for ranks with parts of the given lengths. `contiguous` parts follow each
+    /// other without gaps; other parts begin on page boundaries. `None` if the parts exceed the
+    /// address space.
     pub(in crate::win) fn new(lengths: &[usize], contiguous: bool, page: usize) -> Option<Plan> {
         let ranks = lengths.len();
         let lines = COMMON + ranks * LINES;
@@ -61,7 +61,7 @@ impl Plan {
         self.parts.first().map_or(0, |part| part.offset)
     }
 
-    /// How many ranks have entered barriers, all told.
+    /// The total number of ranks that have entered barriers.
     pub(super) fn barrier(&self) -> usize {
         SEGMENT_HEADER / 8
     }
@@ -85,7 +85,7 @@ impl Plan {
         self.line(rank, 1)
     }
 
-    /// How often access epochs to a rank were completed.
+    /// The number of completed access epochs to a rank.
     pub(super) fn completed(&self, rank: usize) -> usize {
         self.line(rank, 2)
     }
@@ -100,7 +100,7 @@ impl Plan {
         self.line(rank, SAID) + (turn % 2) as usize * SAID_WORDS + index % SAID_WORDS
     }
 
-    /// How often `target` posted an exposure epoch to `origin`.
+    /// The number of exposure epochs that `target` posted to `origin`.
     pub(super) fn posts(&self, origin: usize, target: usize) -> usize {
         self.line(self.ranks, 0) + origin * self.ranks + target
     }

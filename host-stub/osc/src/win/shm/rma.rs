@@ -19,7 +19,8 @@ pub(super) unsafe fn get(_window: &Window, transfer: &Transfer<'_>) -> WinResult
 }
 
 pub(super) unsafe fn rput(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
-    // SAFETY: the caller vouches for the transfer. It is over now, so the request counts nothing.
+    // SAFETY: the caller vouches for the transfer. The transfer is complete now, so the request
+    // counts nothing.
     unsafe { put(window, transfer) }?;
     window.now_and_then(transfer.call)
 }

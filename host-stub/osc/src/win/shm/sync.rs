@@ -53,7 +53,7 @@ pub(super) fn flush(window: &Window, call: &'static str, _rank: usize) -> WinRes
 
 #[inline]
 pub(super) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
-    // What was stored is seen by others before anything that this rank reads from here on.
+    // Other processes see earlier stores before anything that this rank reads from here on.
     memory_fence(Ordering::SeqCst);
     window.now_and_then(call)
 }
@@ -155,6 +155,6 @@ pub(super) fn sync(window: &Window) -> WinResult<()> {
 }
 
 pub(super) fn free(window: &Window) -> WinResult<()> {
-    // After it nobody's operation reaches this rank's memory. Each then drops its own mapping.
+    // After it no rank's operation reaches this rank's memory. Each then drops its own mapping.
     barrier(window, "free")
 }

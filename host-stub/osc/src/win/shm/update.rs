@@ -14,7 +14,7 @@ pub(super) fn is_aligned(address: u64, datatype: Datatype) -> bool {
     address & (datatype.size() as u64 - 1) == 0
 }
 
-/// Elements in a row on every side.
+/// Contiguous elements on every side.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) target: *mut u8,

@@ -18,10 +18,10 @@ use super::operations::{
 };
 use super::{Carried, World};
 
-/// What an operation does when it is executed; its status.
+/// The effect of an operation when it is executed; returns its status.
 type Effect = Box<dyn FnOnce(&World) -> i32 + Send>;
 
-/// Which earlier operations to its target an operation follows.
+/// The earlier operations to its target that an operation follows.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     Nothing,

@@ -31,7 +31,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let window = Window::allocate_with(&job, 4096, 8, &Info::new().with_device(device))?;
     let buffer: Box<dyn DeviceBuffer> = devices.allocate(device, 64)?;
 
-    // What the device would compute.
+    // The device's result, computed by the host.
     let iface = devices.device(device)?.iface;
     let run = plugin_api::IoVec {
         base: std::ptr::with_exposed_provenance_mut(buffer.base() as usize),

@@ -1,4 +1,4 @@
-//! A square matrix, of which each rank has some rows: rank 0 gives out the rows, all ranks scale and transpose the matrix,
+//! A square matrix; each rank has some rows. Rank 0 distributes the rows, all ranks scale and transpose the matrix,
 //! and rank 0 gets it back.
 //!
 //!     target/release/host-stub launch -n 4 --provider shm -- target/release/examples/matrix

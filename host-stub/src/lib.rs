@@ -28,7 +28,7 @@
 //!
 //! # Layers
 //!
-//! Its modules are layers, each of which names only those above it in this table (`scripts/file_cycles.py` checks it):
+//! Its modules are layers; each names only modules above it in this table (`scripts/file_cycles.py` checks it):
 //!
 //! | | |
 //! | --- | --- |

@@ -18,7 +18,7 @@ mod cond;
 #[path = "../src/crt/wait_queue.rs"]
 mod wait_queue;
 
-/// What the two find under this name: loom's versions.
+/// The names that both files use, with loom's versions.
 mod sync {
     pub(super) use loom::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU32, AtomicUsize, Ordering, fence,
@@ -46,7 +46,7 @@ mod sync {
     }
 }
 
-/// What a condition's refusals name.
+/// The level that a condition's refusals name.
 mod level {
     pub(crate) use host_stub::crt::LevelError;
 }
@@ -69,7 +69,7 @@ impl Task {
     }
 }
 
-/// What is called for tasks.
+/// The resume hook of tasks.
 fn resume(task: *mut std::ffi::c_void) {
     // SAFETY: the name of a task of these tests, which keep it until all threads have ended.
     let task = unsafe { &*task.cast::<Task>() };
@@ -102,7 +102,7 @@ fn wait(cond: &Cond) {
     }
 }
 
-/// What the signaller did; loom reports a race if the signal does not order it with the waiter.
+/// The signaller's effect; loom reports a race if the signal does not order it with the waiter.
 struct Effect(UnsafeCell<u32>);
 
 // SAFETY: loom checks each access.
@@ -345,8 +345,8 @@ fn the_progress_thread_misses_no_issued_operation() {
     });
 }
 
-/// A task is signalled before it is named, before it is suspended, or then. It is resumed while it
-/// lives only: a task whose wait is over may end at once.
+/// A task is signalled before it is named, before it is suspended, or then. Only a living task may
+/// be resumed: a task whose wait is over may end at once.
 #[test]
 fn a_task_is_resumed_and_not_after_its_end() {
     model(3, || {

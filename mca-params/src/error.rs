@@ -54,7 +54,7 @@ pub enum Error {
         name: String,
         /// The source of the setting.
         from: Source,
-        /// What to use instead.
+        /// The parameter or option to use instead.
         instead: &'static str,
     },
     /// A declaration is inconsistent.

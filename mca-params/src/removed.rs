@@ -6,7 +6,7 @@
 pub struct Removed {
     /// The full name that it had, without the project.
     pub name: &'static str,
-    /// What to use instead, as the end of a message.
+    /// The parameter or option to use instead, as the end of a message.
     pub instead: &'static str,
 }
 

@@ -301,7 +301,7 @@ typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8
 #define BTL_APPLY_OTHER UINT32_MAX
 /* Replaces the code of a datatype: the runs are the bytes of a put (BTL_ATOMIC_OP_WRITE without results) or
  * of a get (BTL_ATOMIC_OP_READ), with a size of 1 and a code of 0. Such an apply needs the rights of a
- * put or get, and is no more atomic than a put or get. For modules with BTL_FLAG_SCATTERS. */
+ * put or get, and is as little atomic as a put or get. For modules with BTL_FLAG_SCATTERS. */
 #define BTL_APPLY_BYTES (UINT32_MAX - 1)
 
 /* Blocks of elements at equal distances. Elements are changed in the order of runs and blocks: an element
@@ -311,7 +311,7 @@ typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8
 typedef struct btl_apply_run {
     uint64_t offset; /* bytes from the address of the operation to the first block */
     uint64_t length; /* bytes of a block; all blocks together are whole elements */
-    uint64_t stride; /* bytes from the beginning of a block to that of the next */
+    uint64_t stride; /* bytes from the beginning of a block to the beginning of the next */
     uint64_t count;  /* number of blocks, at least one */
 } btl_apply_run;
 
@@ -368,8 +368,8 @@ typedef struct btl_descriptor {
 /* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; others ignore them. Not BTL
  * flags. */
 /* The remote handle may be of a registration that ended. The target's processor looks at it: the
- * operation fails with BTL_PERM if the registration ended, and nothing of it was executed then. Where
- * something else would make the transfer, the call returns BTL_NOT_SUPPORTED and has no effect. */
+ * operation fails with BTL_PERM if the registration ended, and nothing of it was executed then. If
+ * another carrier would make the transfer, the call returns BTL_NOT_SUPPORTED and has no effect. */
 #define BTL_TRANSFER_FLAG_CHECKED UINT32_C(0x1)
 
 /* The only value of `order`, which is reserved (MCA_BTL_NO_ORDER). */

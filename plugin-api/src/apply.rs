@@ -18,7 +18,7 @@ pub const APPLY_OTHER: u32 = u32::MAX;
 
 /// Replaces the code of a datatype: the runs are the bytes of a put ([`AtomicOp::Write`](crate::AtomicOp::Write) without
 /// results) or of a get ([`AtomicOp::Read`](crate::AtomicOp::Read)), with a size of 1 and a code of 0. Such an apply needs the
-/// rights of a put or get, and is no more atomic than a put or get. For modules with
+/// rights of a put or get, and is as little atomic as a put or get. For modules with
 /// [`ModuleFlags::SCATTERS`](crate::ModuleFlags::SCATTERS).
 pub const APPLY_BYTES: u32 = u32::MAX - 1;
 
@@ -42,7 +42,7 @@ pub struct ApplyRun {
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct ApplyRequest {
-    /// Where the elements are.
+    /// The places of the elements.
     pub runs: *const ApplyRun,
     /// Number of runs.
     pub run_count: usize,

@@ -120,7 +120,8 @@ pub struct Attributes {
     pub provider: *const c_char,
     /// Domain (device), as `fi_info` prints it. Valid as long as the module.
     pub domain: *const c_char,
-    /// How the module ensures remote visibility, one line of text. Valid as long as the module.
+    /// The way in which the module ensures remote visibility, one line of text. Valid as long as
+    /// the module.
     pub completion: *const c_char,
 }
 

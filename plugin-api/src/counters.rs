@@ -1,6 +1,6 @@
 //! The counters of a running transport, which other processes of the same user may read.
 //!
-//! What lives here: the layout that writer and reader share. A transport keeps its counters in a file in memory
+//! This module holds the layout that writer and reader share. A transport keeps its counters in a file in memory
 //! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only for
 //! processes that may trace that one, checks its first words ([`Unreadable`]), and reads it. No lock is taken: each word by
 //! itself is correct, and words may differ by the operations in flight.
@@ -123,7 +123,8 @@ pub struct Share {
     pub peers: [PeerCounters; SLOTS],
 }
 
-/// Where a share begins in the file, in bytes: shares follow the [`Front`]. The file ends with the last share.
+/// The beginning of a share in the file, in bytes: shares follow the [`Front`]. The file ends with the last
+/// share.
 pub const fn start_of(share: usize) -> usize {
     size_of::<Front>() + share * size_of::<Share>()
 }
@@ -131,7 +132,7 @@ pub const fn start_of(share: usize) -> usize {
 const _: () = assert!(size_of::<PeerCounters>() == 128 && size_of::<Front>() == 4096);
 const _: () = assert!(size_of::<Share>() == 512 << 10);
 
-/// Why a file has no counters that this version can read.
+/// The reason why a file has no counters that this version can read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unreadable {
     /// The file is no such file, or its writer has not finished it.

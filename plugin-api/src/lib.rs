@@ -1,6 +1,6 @@
 //! The C ABI between a one-sided transport plugin and the host that loads it.
 //!
-//! What lives here: the types and tables of the ABI, their checks and their layout assertions. No code of a host or a
+//! This crate holds the types and tables of the ABI, their checks and their layout assertions. No code of a host or a
 //! transport.
 //!
 //! A plugin is a shared object that exports one function, [`ENTRY_SYMBOL`], of type [`EntryFn`]. The function returns a

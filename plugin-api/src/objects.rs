@@ -1,4 +1,5 @@
-//! What the functions of a module take: opaque objects, callbacks, flags and the record of counts.
+//! The arguments of a module's functions: opaque objects, callbacks, flags and the record of
+//! counts.
 
 use std::ffi::{c_char, c_void};
 
@@ -135,8 +136,9 @@ bitflags! {
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TransferFlags: u32 {
         /// The remote handle may be of a registration that ended. The target's processor looks at it: the operation fails with
-        /// [`Status::PERM`](crate::Status::PERM) if the registration ended, and nothing of it was executed then. Where something else
-        /// would make the transfer, the call returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED) and has no effect.
+        /// [`Status::PERM`](crate::Status::PERM) if the registration ended, and nothing of it was executed then. If another
+        /// carrier would make the transfer, the call returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED) and has no
+        /// effect.
         const CHECKED = 0x1;
     }
 }

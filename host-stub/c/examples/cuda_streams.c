@@ -113,7 +113,7 @@ static ptrdiff_t blocks_to(void *base, uint32_t iface, size_t block, const size_
     return copy_blocks((CUdeviceptr)(uintptr_t)base, block, stride, count, (char *)(uintptr_t)src, size, 1);
 }
 
-/* Starts a copy out of the device; the event is over when it is. */
+/* Starts a copy out of the device; the event ends with the copy. */
 static ptrdiff_t start_from(void *of_program, void *dest, size_t size, const struct iovec *iov, const uint32_t *iface,
                             size_t count, uint64_t offset, void **event) {
     CUevent over = NULL;

@@ -10,7 +10,7 @@
 #define WIDTH (COLUMNS + 2)
 #define STEPS 100
 
-/* One step on a plate of `width` columns, of which the first and the last are borders. */
+/* One step on a plate of `width` columns; the first and the last column are borders. */
 static void step(const double *old, double *new, int width) {
     for (int row = 0; row < ROWS; row++) {
         for (int column = 1; column < width - 1; column++) {

@@ -2,7 +2,7 @@
  * The host as C programs see it: jobs, windows, one-sided communication, and how calls wait.
  *
  * Link with -lhost_stub. Unless said otherwise functions return HOST_SUCCESS or a negative HOST_ERR_*
- * code, of which host_error_text() then says more, and any thread may call, within the thread level.
+ * code, and host_error_text() then has the reason. Any thread may call, within the thread level.
  */
 
 #ifndef HOST_STUB_H
@@ -17,7 +17,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/uio.h>
-/* The version of this header; host_library_version() gives that of the library. */
+/* The version of this header; host_library_version() returns the version of the library. */
 #define HOST_VERSION "0.2.0"
 
 /* A new condition. */
@@ -121,7 +121,7 @@
 // A tasking runtime's hooks do not do what they claim.
 #define HOST_ERR_HOOKS -7
 
-// Two waits, or two signals, of a condition in a row; the condition is unchanged.
+// Two consecutive waits, or signals, of a condition; the condition is unchanged.
 #define HOST_ERR_MISUSE -8
 
 // A bug of the host.
@@ -446,7 +446,7 @@ typedef struct host_win_t host_win_t;
 typedef struct host_blocks_t {
     // Elements of each block.
     const size_t *counts;
-    // Where each block begins, in elements from the beginning of the buffer.
+    // The beginning of each block, in elements from the beginning of the buffer.
     const size_t *displacements;
 } host_blocks_t;
 
@@ -470,7 +470,7 @@ typedef struct host_coll_args_t {
     // The element type; with HOST_ON_DEVICE if a buffer is on a device. Only an entry with
     // HOST_COLL_TAKES_DEVICES gets buffers on devices.
     int datatype;
-    // How elements are combined.
+    // The operation that combines elements.
     int op;
     // The root's rank.
     int root;
@@ -740,7 +740,7 @@ typedef struct host_rma_call_t {
     int op;
     // The ranks of start, complete and post.
     const size_t *group;
-    // How many there are.
+    // The number of groups.
     size_t group_count;
     // The memory of attach and detach; for shared_query, the entry sets it.
     void *base;

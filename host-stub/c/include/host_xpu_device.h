@@ -67,13 +67,13 @@ HOST_XPU_FUNC void host_xpu_store(unsigned long long *at, unsigned long long val
 HOST_XPU_FUNC void host_xpu_pause(void) { sched_yield(); }
 #endif
 
-/* The beginning of a ring: the device's half, and the host's half. The layout is that of
- * host_stub::device::Ring. */
+/* The beginning of a ring: the device's half, and the host's half. host_stub::device::Ring has the
+ * same layout. */
 typedef struct host_xpu_ring {
     unsigned long long tickets; /* the next one */
     unsigned long long slots;   /* a power of two */
     unsigned long long unused[6];
-    unsigned long long closed; /* not 0 once nobody serves it */
+    unsigned long long closed; /* not 0 once no process serves it */
     unsigned long long succeeded, failed;
     unsigned long long unused_too[5];
 } host_xpu_ring;
@@ -90,7 +90,7 @@ typedef struct host_xpu_slot {
     unsigned long long unused_too[4];
 } host_xpu_slot;
 
-/* Kinds of commands, and the bit of one that nobody waits for. */
+/* Kinds of commands, and the bit of a command without a waiter. */
 enum { HOST_XPU_WRITE = 1, HOST_XPU_READ, HOST_XPU_ATOMIC, HOST_XPU_FETCH, HOST_XPU_COMPARE, HOST_XPU_FLUSH };
 #define HOST_XPU_UNTRACKED (1u << 31)
 
@@ -207,7 +207,8 @@ HOST_XPU_FUNC int host_xpu_transfer(const host_xpu_ep_t *ep, uint32_t kind, cons
     return host_xpu_post(ep, win, &c, context);
 }
 
-/* Writes `len` bytes at `buf` to a window. Without a context nobody reads the completion: a later flush tells. */
+/* Writes `len` bytes at `buf` to a window. Without a context no thread reads the completion: a later flush
+ * reports it. */
 HOST_XPU_FUNC int host_xpu_write(const host_xpu_ep_t *ep, const void *buf, size_t len, int rank,
                                  uint64_t displacement, host_xpu_win_t win, host_xpu_context_t *context) {
     return host_xpu_transfer(ep, HOST_XPU_WRITE, buf, len, rank, displacement, win, HOST_UINT8, 0, context);
@@ -268,8 +269,8 @@ HOST_XPU_FUNC int host_xpu_flush(const host_xpu_ep_t *ep, int rank, host_xpu_win
     return host_xpu_transfer(ep, HOST_XPU_FLUSH, NULL, 0, rank, 0, win, HOST_UINT8, 0, context);
 }
 
-/* Reads the completion of an operation, once: 1, -EAGAIN while it is under way, or what it failed with; -ECANCELED
- * where nobody serves the ring any more. */
+/* Reads the completion of an operation, once: 1, -EAGAIN while it is under way, or the code of its failure;
+ * -ECANCELED if no process serves the ring any more. */
 HOST_XPU_FUNC int host_xpu_cq_read(const host_xpu_ep_t *ep, host_xpu_context_t *context) {
     host_xpu_ring *ring = host_xpu_ring_of(ep);
     if (!ring)

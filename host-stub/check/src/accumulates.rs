@@ -127,7 +127,7 @@ fn fill(context: &Context<'_>, window: &Window, elements: Elements) -> Result<Ve
     Ok(bytes)
 }
 
-/// What [`fill`] sets up at a rank: elements to which any operation may be applied.
+/// The bytes that [`fill`] sets up at a rank: elements to which any operation may be applied.
 fn initial(context: &Context<'_>, rank: usize, len: usize, elements: Elements) -> Vec<u8> {
     let mut random = Random::new(context.seed, context.name, 1 << 33 | rank as u64);
     let datatype = elements.datatype;

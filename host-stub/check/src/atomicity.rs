@@ -64,7 +64,7 @@ fn one(datatype: Datatype) -> Vec<u8> {
     encode(datatype, Value::Integer(1))
 }
 
-/// Where the counter lies at rank 0.
+/// The counter's place at rank 0.
 const COUNTER: usize = 64;
 
 fn counter(context: &Context<'_>, datatype: Datatype, offset: usize) -> Result<i64, Failure> {

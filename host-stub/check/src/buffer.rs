@@ -10,7 +10,7 @@ use host_stub::device::{DeviceBuffer as Memory, DeviceError, Devices};
 /// The device of the tests.
 pub(super) const DEVICE: i32 = 0;
 
-/// How calls are told where a buffer is.
+/// The way in which calls are told where a buffer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By the device pointer; the host finds out.
@@ -52,7 +52,7 @@ impl DeviceBuffer {
         Ok(buffer)
     }
 
-    /// What a call gets for the byte at `offset`.
+    /// The pointer that a call gets for the byte at `offset`.
     pub(super) fn pointer(&self, offset: usize) -> Result<*mut u8, DeviceError> {
         let base = self.memory.base() as usize;
         let pointer: *mut u8 = std::ptr::with_exposed_provenance_mut(base + offset);

@@ -1,4 +1,4 @@
-//! What a test is, and what it is given.
+//! A test, and the context that it gets.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use host_stub::loader::TransportError;
 use host_stub::win::{Info, Layout, Target, WinError, WinResult, Window};
 use test_skips::Lacking;
 
-/// Why a test failed on this rank.
+/// The reason why a test failed on this rank.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) detail: String,
@@ -48,7 +48,7 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
     }
 }
 
-/// What a test comes to on one rank.
+/// The result of a test on one rank.
 pub(super) type Outcome = Result<(), Failure>;
 
 /// A test, run by every rank at once.
@@ -72,12 +72,12 @@ impl Case {
 /// Bytes of the common window that one origin may use at a target.
 pub(super) const REGION: usize = 8 << 10;
 
-/// What a test is given.
+/// The context that a test gets.
 pub(super) struct Context<'a> {
     pub(super) job: &'a Arc<Job>,
     /// A window that tests share: [`REGION`] bytes per rank at every rank, displacement unit 1.
     pub(super) window: &'a Window,
-    /// What windows of this test ask for.
+    /// The hints for windows of this test.
     pub(super) info: &'a Info,
     /// Whether buffers are on a device.
     pub(super) on_device: bool,
@@ -129,7 +129,7 @@ impl Context<'_> {
         }
     }
 
-    /// Where an origin's bytes begin in a target's part of the common window.
+    /// The beginning of an origin's bytes in a target's part of the common window.
     pub(super) fn region(&self, origin: usize) -> usize {
         origin * REGION
     }
@@ -139,7 +139,7 @@ impl Context<'_> {
         Ok(self.job.barrier()?)
     }
 
-    /// What a rank's part of a window of `len` bytes holds at the start of this test.
+    /// The initial bytes of a rank's part of a window of `len` bytes in this test.
     pub(super) fn initial(&self, rank: usize, len: usize) -> Vec<u8> {
         Random::new(self.seed, self.name, 1 << 32 | rank as u64).bytes(len)
     }
@@ -164,7 +164,7 @@ impl Context<'_> {
         verify_at(window, 0, "window", wanted)
     }
 
-    /// What every rank gives, in the order of the ranks; collective.
+    /// The values that all ranks give, in the order of the ranks; collective.
     pub(super) fn gather(&self, mine: &[i64]) -> Result<Vec<i64>, Failure> {
         let sent: Vec<u8> = mine.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let parts = self.job.allgather(&sent)?;

@@ -1,5 +1,5 @@
-//! Accumulates of elements that only the program knows: numbers of two parts, values with their places, and some whose values do not
-//! lie in a row.
+//! Accumulates of elements that only the program knows: numbers of two parts, values with their places, and elements whose
+//! values are not contiguous.
 
 use std::slice;
 
@@ -22,7 +22,7 @@ struct Type {
     name: &'static str,
     /// Bytes from one element of an array to the next.
     extent: usize,
-    /// Where its values are in it, and their bytes.
+    /// The places of its values, and their bytes.
     parts: &'static [(usize, usize)],
     /// Changes an element's packed values. It commutes.
     combine: fn(&mut [u8], &[u8]),

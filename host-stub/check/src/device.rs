@@ -39,7 +39,7 @@ pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
     on_device.retain(|case| case.name != "window/create");
     let mut again = windows();
     again.retain(|case| case.name != "window/create");
-    // The others have many at once under way, of which each has copies of its own.
+    // The others have many at once under way, each with copies of its own.
     let mut collectives = coll::cases();
     collectives.retain(|case| {
         let ends = ["/sizes", "/types", "/in-place"];

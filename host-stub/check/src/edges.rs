@@ -202,7 +202,7 @@ fn units(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// A rank may have no memory in a window, and still reach that of others.
+/// A rank may have no memory in a window, and still reach the memory of others.
 fn without_bytes(context: &Context<'_>) -> Outcome {
     let len = if context.rank == 0 { 16 } else { 0 };
     let window = context.allocate(len, 1)?;

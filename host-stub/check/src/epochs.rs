@@ -61,7 +61,7 @@ impl<'a> Hand<'a> {
     }
 }
 
-/// What was put in one fence epoch is read locally and remotely in the next.
+/// Bytes put in one fence epoch are read locally and remotely in the next.
 fn fence_rounds(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 16);

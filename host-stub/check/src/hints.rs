@@ -82,7 +82,7 @@ fn changed(context: &Context<'_>) -> Outcome {
     ensure(before == after, || format!("{before:?} became {after:?}"))
 }
 
-/// What one rank cannot have changes on no rank.
+/// A hint that one rank cannot have changes on no rank.
 fn refused(context: &Context<'_>) -> Outcome {
     let window = context.allocate(64, 1)?;
     let before = window.get_info()?;
@@ -159,7 +159,7 @@ fn same_size(context: &Context<'_>) -> Outcome {
     ] {
         let window = made(64, 1, &info(key)?)?;
         window.free()?;
-        // What the key does not name may differ.
+        // Hints that the key does not name may differ.
         let window = made(len, unit, context.info)?;
         let later = window.set_info(&Info::new().with(key, "true")?);
         window.free()?;

@@ -281,7 +281,7 @@ fn detached(context: &Context<'_>) -> Outcome {
         // SAFETY: wanted to be refused; if not, the error below ends the test with the buffer
         // leaked.
         let refused = unsafe { window.put(buffer.as_ptr(), &row.layout, target) };
-        // Where the target looks, the flush knows of it.
+        // If the target checks the address, the flush reports the refusal.
         let refused = refused.and_then(|()| window.flush(context.next()));
         if matches!(unboxed(&refused), Err(WinError::NotAttached { .. })) {
             return Ok(());

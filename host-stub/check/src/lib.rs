@@ -57,7 +57,7 @@ pub const CHECKS_FAILED: u8 = 1;
 /// The exit code that the other ranks end with when a failure was reported under `--faults`.
 pub const FAILED: u8 = 6;
 
-/// Why a check did not run to its end.
+/// The reason why a check did not run to its end.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CheckError {
@@ -76,10 +76,10 @@ pub enum CheckError {
     Output(#[from] std::io::Error),
 }
 
-/// What to check, as arguments of a command.
+/// The tests to run, as arguments of a command.
 #[derive(Args)]
 pub struct Check {
-    /// What to check.
+    /// The suite to run.
     #[arg(long, value_name = "SUITE", default_value = suites::DEFAULT,
           value_parser = PossibleValuesParser::new(suites::possible()))]
     suite: String,
@@ -109,7 +109,7 @@ pub struct Check {
 }
 
 impl Check {
-    /// How to join the job: with the thread level that the tests need.
+    /// The options for joining the job: with the thread level that the tests need.
     ///
     /// # Safety
     /// The program calls the job from the thread that joined it alone, except through [`run`](Self::run).
@@ -203,7 +203,7 @@ impl Check {
                 Err(failure) => format!("rank {}: {}", job.rank(), failure.detail),
             };
             if self.faults && outcome.is_err_and(|failure| failure.reported) {
-                // What the window holds is undefined from here on, and the other ranks may be
+                // The window's contents are undefined from here on, and the other ranks may be
                 // waiting for this one.
                 let reason = format!(
                     "{} ended with a failure that was reported: {mine}",

@@ -26,7 +26,7 @@ const ROUNDS: usize = 24;
 /// Bytes of a round's place: more than the largest message, and than the largest put of some providers.
 const LONGEST: usize = 20_000;
 
-/// What a rank puts in each round.
+/// The bytes that a rank puts in each round.
 fn parts(context: &Context<'_>, rank: usize) -> Vec<Vec<u8>> {
     let mut random: Random = context.of_rank(rank);
     (0..ROUNDS)

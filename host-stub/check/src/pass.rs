@@ -1,4 +1,4 @@
-//! What a suite is made of: tests with the windows that they run on. And the tests that several suites have.
+//! The parts of a suite: tests with the windows that they run on. And the tests that several suites have.
 
 use super::case::Case;
 use super::{

@@ -39,7 +39,7 @@ struct Step {
     op: Op,
 }
 
-/// Each rank writes the lower halves of its own regions, gets from the upper quarter, which nobody
+/// Each rank writes the lower halves of its own regions, gets from the upper quarter, which no rank
 /// writes, and all add to the third quarter of rank 0's region everywhere.
 fn steps(context: &Context<'_>, rank: usize, epoch: usize) -> Result<Vec<Step>, Failure> {
     let name = format!("{}/{epoch}", context.name);

@@ -86,7 +86,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Attaches regions until all are attached, or until the transport takes no more. Returns their
+/// Attaches regions until all are attached, or until the transport refuses one. Returns their
 /// number.
 fn attach_up_to(
     most: usize,

@@ -1,4 +1,4 @@
-//! What the command prints: rank 0 alone, one line or one JSON object for all ranks.
+//! The output of the command: rank 0 alone prints, one line or one JSON object for all ranks.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -17,7 +17,7 @@ struct Entry {
     /// The rows of docs/seeds.md that it shows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shows: Vec<&'static str>,
-    /// What each failing rank saw.
+    /// The messages of the failing ranks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failures: Vec<String>,
 }

@@ -5,7 +5,7 @@ use super::case::{Context, Failure, Outcome};
 use super::shape::Placed;
 use host_stub::win::{Assertion, Custom, Layout, LockKind, Op, Request, Target, Window};
 
-/// How a test opens access to every rank.
+/// The way in which a test opens access to every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Fence,
@@ -31,7 +31,7 @@ struct Owned {
     place: Place,
 }
 
-/// Where a buffer's bytes are.
+/// The place of a buffer's bytes.
 enum Place {
     /// In its words.
     Host,

@@ -87,7 +87,7 @@ impl Placed {
         Ok(Placed { layout, places })
     }
 
-    /// `count` elements in a row.
+    /// `count` contiguous elements.
     pub(super) fn row(datatype: Datatype, count: usize) -> Placed {
         Placed {
             layout: Layout::contiguous(datatype, count),

@@ -55,7 +55,7 @@ const SUITES: &[Suite] = &[
 /// The suite that is run when none is named.
 pub(super) const DEFAULT: &str = "rma";
 
-/// What `--suite` takes.
+/// The values of `--suite`.
 pub(super) fn possible() -> Vec<PossibleValue> {
     SUITES
         .iter()

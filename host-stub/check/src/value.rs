@@ -61,7 +61,7 @@ fn wrap(datatype: Datatype, value: i128) -> i128 {
     }
 }
 
-/// What the target holds after `target op operand`.
+/// The target's value after `target op operand`.
 pub(super) fn apply(datatype: Datatype, op: Op, target: Value, operand: Value) -> Value {
     match (target, operand) {
         (_, _) if op == Op::NoOp => target,

@@ -20,7 +20,7 @@ pub struct Info {
     common: Common,
 }
 
-/// What `info` found.
+/// The findings of `info`.
 #[derive(Serialize)]
 struct Report {
     plugin: String,
@@ -31,10 +31,10 @@ struct Report {
     providers: Vec<ProviderReport>,
     /// The modules that the chosen provider gives, opened to see.
     modules: Vec<Attributes>,
-    /// What the host can do about devices.
+    /// The host's support for devices.
     #[serde(skip_serializing_if = "Option::is_none")]
     devices: Option<DeviceReport>,
-    /// Why there are none.
+    /// The reason why there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
 }
@@ -44,7 +44,7 @@ struct Report {
 struct DeviceReport {
     support: Support,
     devices: Vec<String>,
-    /// How memory of each kind of device is reached.
+    /// The paths to memory of each kind of device.
     paths: Vec<String>,
 }
 

@@ -27,7 +27,7 @@ use host_stub::params::{Params, ParamsError, Setting};
 
 pub use relaunch::{Place, place};
 
-/// What an exit code of the command means.
+/// The meanings of the command's exit codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
@@ -129,7 +129,7 @@ impl Common {
         self.plugin.clone().unwrap_or_else(loader::default_path)
     }
 
-    /// How to join a job by these arguments.
+    /// The options for joining a job by these arguments.
     pub fn job_options(&self) -> JobOptions {
         // SAFETY: the user who started this program named the file on its command line or in its
         // environment, or installed it, and trusts it as this program.
@@ -165,7 +165,7 @@ impl Common {
 pub struct CommandError {
     /// The exit code.
     pub exit: u8,
-    /// What to print.
+    /// The text to print.
     pub message: String,
 }
 

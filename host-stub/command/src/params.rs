@@ -22,7 +22,7 @@ pub struct ParamsCommand {
     level: u8,
 }
 
-/// What names of the plugin's parameters start with.
+/// The prefix of the names of the plugin's parameters.
 const PREFIX: &str = "btl_ofi_";
 
 impl ParamsCommand {

@@ -8,7 +8,7 @@ use host_stub::bootstrap::pmix;
 use host_stub::job::{Job, JobError, JobOptions};
 use host_stub::launcher::LaunchOptions;
 
-/// Where a command finds itself.
+/// The place in which a command finds itself.
 pub enum Place {
     /// It is a rank, connected to all others.
     Rank(Arc<Job>),

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What a program wrote.
+/// The output of a program.
 pub(crate) struct Said {
     pub(crate) out: String,
     pub(crate) err: String,
@@ -33,7 +33,7 @@ pub(crate) fn run(
         thread::spawn(move || {
             let mut bytes = Vec::new();
             if let Some(mut from) = from {
-                // What was read before an error is used.
+                // The bytes read before an error are used.
                 let _ = from.read_to_end(&mut bytes);
             }
             String::from_utf8_lossy(&bytes).into_owned()

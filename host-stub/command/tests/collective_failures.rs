@@ -54,12 +54,12 @@ fn rank_with_a_wrong_count() {
     let failed = comm.barrier().expect_err("the communicator is of no use");
     assert!(matches!(failed, CommError::Broken { .. }), "{failed:?}");
     comm.free().expect_err("not in good order");
-    // What else these ranks begin together may fail or not, and ends.
+    // Other operations that these ranks begin together may fail or not, but each ends.
     let _ = job.finalize();
     println!("passed");
 }
 
-/// How often communicators are made side by side.
+/// The number of communicators that are made side by side.
 const ROUNDS: usize = 30;
 
 #[test]

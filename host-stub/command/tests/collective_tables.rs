@@ -42,7 +42,7 @@ unsafe fn counting(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommR
     unsafe { below.call(Collective::Allreduce, comm, args) }
 }
 
-/// What a layer remembers: the tables that it has set, and what its destroy hooks found.
+/// The memory of a layer: the tables that it has set, and the findings of its destroy hooks.
 #[derive(Default)]
 struct Memory {
     set: Mutex<Vec<(u16, Arc<CollTable>)>>,

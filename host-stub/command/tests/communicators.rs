@@ -22,7 +22,7 @@ fn join() -> Arc<Job> {
     Job::init(JobOptions::default()).expect("init")
 }
 
-/// What every rank of a communicator says, which is its own job rank.
+/// The value that every rank of a communicator gives: its own job rank.
 fn said(comm: &Comm) -> Vec<u32> {
     let all = comm
         .exchange(&comm.job().rank().to_le_bytes())

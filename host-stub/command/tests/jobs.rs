@@ -262,7 +262,7 @@ fn rank_is_cut_off() {
     assert!(job.barrier().is_err());
     println!("told of it");
     ended.tell();
-    // What is left waits for nobody either.
+    // Operations that are left wait for nobody either.
     let _ = job.finalize();
 }
 

@@ -1,4 +1,5 @@
-//! How jobs end: well, by a rank's death, by the launcher's, and what is left then: nothing.
+//! Ends of jobs: without failure, by a rank's death, by the launcher's death; nothing is left
+//! behind.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -59,7 +60,7 @@ fn pids(place: &Place, count: usize) -> Vec<i32> {
     found
 }
 
-/// Each rank leaves its number, and that of a child.
+/// Each rank leaves its process id, and the id of a child.
 const PAIR: &str = r#"
     cd "$PLACE"
     echo $$ > pid-$HOST_STUB_RANK
@@ -215,7 +216,7 @@ fn a_rank_killed_by_a_signal_ends_the_job() {
     }
 }
 
-/// Some parents leave SIGCHLD ignored: then nobody could wait for a process, the ranks for theirs included.
+/// Some parents leave SIGCHLD ignored: then no process could wait for a child, including the ranks.
 #[test]
 fn an_ignored_sigchld_is_none_of_the_jobs() {
     let place = Place::new("sigchld");

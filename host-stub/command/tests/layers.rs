@@ -138,7 +138,7 @@ fn rank_undoes_what_ran() {
     wanted.extend(["destroy first", "destroy upper"]);
     assert_eq!(taken(), wanted);
 
-    // How many hooks a layer has is compared as well.
+    // The number of a layer's hooks is compared as well.
     hooks.unregister(layer);
     for _ in 0..=usize::from(job.rank() == 1) {
         hooks.register(layer, created, destroyed, param("one of", None));

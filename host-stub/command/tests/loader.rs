@@ -1,5 +1,5 @@
-//! What the command says of a plugin and of parameters, and what is left of plugins. Which files are refused, and with what
-//! words, is `loader.rs` of the integration tests.
+//! The command's messages about a plugin and parameters, and the files that plugins leave. The refused files, and the
+//! texts of the refusals, are tested by `loader.rs` of the integration tests.
 #![allow(
     clippy::expect_used,
     clippy::panic,

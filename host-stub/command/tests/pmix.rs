@@ -24,7 +24,7 @@ use test_skips::{Lacking, skipped};
 /// After this many seconds mpirun is told to end.
 const LIMIT: &str = "500";
 
-/// Where the ranks run.
+/// The nodes on which the ranks run.
 #[derive(Clone, Copy, PartialEq)]
 enum Nodes {
     One,
@@ -231,7 +231,8 @@ fn rank_tells_everything() {
     assert_eq!(size, 4);
     assert!(job.job().starts_with("pmix-"), "{}", job.job());
 
-    // Lengths that differ between ranks and from round to round; nothing, a piece's borders, all.
+    // Lengths that differ between ranks and from round to round: nothing, the limits of a fragment,
+    // all.
     for (index, count) in [0, 1, 495, 496, 497, 2480, 2481, 40_000, 1 << 20, 3]
         .into_iter()
         .chain((0..60).map(|index| index * 7))

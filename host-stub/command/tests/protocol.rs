@@ -1,4 +1,4 @@
-//! What ranks send to the launcher is served or refused with a reason, and never a crash.
+//! Messages of ranks to the launcher are served or refused with a reason, and never crash it.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -228,7 +228,7 @@ fn rank_refusals() {
             "{other:?}"
         );
     }
-    // What cannot wait is refused before it changes anything.
+    // Calls that cannot wait are refused before they change anything.
     job.barrier().expect("barrier");
     let waits = window.fence(|epoch| epoch.fetch_and_op(1, 0, 0, Op::Sum).map(drop));
     assert!(

@@ -33,7 +33,7 @@ static TASKS: Mutex<VecDeque<Task>> = Mutex::new(VecDeque::new());
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
 /// Most of them at one time.
 static DEEPEST: AtomicUsize = AtomicUsize::new(0);
-/// Whose operations are counted.
+/// The job whose operations are counted.
 static JOB: OnceLock<Arc<Job>> = OnceLock::new();
 /// Operations after which the task on top of the stack lets others run.
 static PATIENCE: AtomicU64 = AtomicU64::new(0);

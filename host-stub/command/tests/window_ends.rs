@@ -1,5 +1,5 @@
-//! How windows end, and change their hints: apart from each other, in jobs of several processes over the C plugin whose threads
-//! call in another order at each rank; and after calls that failed.
+//! Ends of windows, and changes of their hints: apart from each other, in jobs of several processes over the C plugin whose
+//! threads call in another order at each rank; and after calls that failed.
 //!
 //! The tests named `rank_` are what each rank runs.
 #![allow(
@@ -82,7 +82,7 @@ fn add(window: &Window, rank: usize, operand: u64) -> u64 {
     u64::from_ne_bytes(old)
 }
 
-/// What rank 1 does in another order than rank 0; gives the window if that is left.
+/// The calls that rank 1 makes in another order than rank 0; returns the window if that is left.
 fn beside(job: &Job, second: Window) -> Option<Window> {
     BEGUN.fetch_add(1, Ordering::SeqCst);
     if std::env::var("APART_BESIDE").expect("a call") == "barrier" {
@@ -238,7 +238,7 @@ fn rank_frees_a_communicator_first() {
     leave(&job);
 }
 
-/// What the functions below say once.
+/// The refusal of the functions below.
 fn refusal(call: &'static str) -> Box<WinError> {
     Box::new(WinError::BadArgument {
         call,
@@ -307,7 +307,8 @@ fn rank_goes_in_an_epoch() {
         window.post(&[2], Assertion::empty()).expect("post");
     }
     job.barrier().expect("barrier");
-    // In good order as far as the launcher knows: it ends the job otherwise, and nobody would see.
+    // In good order as far as the launcher knows: otherwise it ends the job, and the test sees
+    // nothing.
     job.bootstrap().finalize().expect("leave");
     println!("passed");
     if job.rank() < 2 {

@@ -41,7 +41,8 @@ fn rank_goes_with_a_lock() {
         window.lock(LockKind::Exclusive, 0, none).expect("a lock");
     }
     job.barrier().expect("barrier");
-    // In good order as far as the launcher knows: it ends the job otherwise, and nobody would see.
+    // In good order as far as the launcher knows: otherwise it ends the job, and the test sees
+    // nothing.
     job.bootstrap().finalize().expect("leave");
     if job.rank() == 2 {
         // SAFETY: ends this process at once, as a kill would.

@@ -1,9 +1,9 @@
-//! What can be wrong about devices and their memory.
+//! Errors about devices and their memory.
 
 use osc_engine::door::MAX_DEVICES;
 use osc_engine::transport::TransportError;
 
-/// Why something about a device was refused.
+/// The reason why a call about a device was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
     /// Nobody told the host of it.
@@ -19,7 +19,7 @@ pub enum DeviceError {
         pointer: u64,
         /// The device.
         device: i32,
-        /// Where it is instead, for people.
+        /// The place where it is instead, for people.
         found: String,
     },
     /// NULL, plain or as a location.

@@ -15,8 +15,8 @@ use crate::table::{Seen, Share, Table};
 const MOST_SEEN: usize = 1024;
 
 impl Devices {
-    /// Where a buffer of a call is, with what the transport wants for it; `None` for host memory, at
-    /// the address given back.
+    /// The place of a buffer of a call, with the registration that the transport needs for it;
+    /// `None` for host memory, at the address given back.
     pub fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, DeviceError> {
         let mut table = self.table();
         let Location {

@@ -1,9 +1,9 @@
-//! The host's list of devices beside that of another runtime, which is OpenMP's: the host takes equal numbers as
-//! the same device until it sees that they are not, and says once what differs.
+//! The host's list of devices beside the list of another runtime, which is OpenMP: the host takes equal numbers
+//! as the same device until it sees that they are not, and logs the difference once.
 
 use std::cell::Cell;
 
-/// What is known of another runtime's numbers.
+/// Knowledge of another runtime's numbers.
 #[derive(Default)]
 pub(crate) struct Numbering {
     /// The host's devices when the lists were compared last.

@@ -15,7 +15,7 @@ use crate::table::{Entry, Known, Mapping, Table, Ways};
 /// A device, as its owner describes it to the host.
 #[derive(Clone, Debug)]
 pub struct Device {
-    /// What people call it.
+    /// The common name of the device.
     pub name: String,
     /// Its kind, one of [`plugin_api::hmem_iface`] or another that the overrides know.
     pub iface: u32,
@@ -29,15 +29,16 @@ pub struct Device {
 
 /// Finds out about pointers that the host was not told of.
 pub trait Lookup: Send + Sync {
-    /// Where a pointer's memory is; `None` for memory of no device that this knows.
+    /// The place of a pointer's memory; `None` for memory of no device that this knows.
     fn location(&self, pointer: u64) -> Option<Location>;
 
-    /// How many devices it numbers, where it has a list of its own.
+    /// The number of devices that the source numbers, if it has a list of its own.
     fn devices(&self) -> Option<usize> {
         None
     }
 
-    /// Where a byte of host memory is mapped on one device, by its own number; `None` if it is not, or nobody told this.
+    /// The place to which a byte of host memory is mapped on one device, by its own number; `None` if it is not
+    /// mapped, or if the mapping is not known.
     fn mapped(&self, device: i32, pointer: u64) -> Option<u64> {
         let _ = (device, pointer);
         None
@@ -69,7 +70,7 @@ pub struct MappedMemory {
 }
 
 impl MappedMemory {
-    /// Where the device has it.
+    /// The address of the memory on the device.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -262,8 +263,8 @@ impl Devices {
         self.table().mapped.remove(&(device, host));
     }
 
-    /// Where a pointer's memory is: the device and the address there, or [`HOST`] and the pointer. A
-    /// host pointer that is mapped on a device is on that device.
+    /// The place of a pointer's memory: the device and the address there, or [`HOST`] and the
+    /// pointer. A host pointer that is mapped on a device is on that device.
     pub fn target_location(&self, pointer: *const u8) -> Location {
         let value = pointer as u64;
         decode_location(value).unwrap_or_else(|| self.table().location(value))
@@ -292,8 +293,8 @@ impl Devices {
             .ok_or(DeviceError::NoSuchDevice(device, count))
     }
 
-    /// Where `len` bytes are that a pointer or an encoded location names. [`DeviceError::Straddles`]:
-    /// in several places.
+    /// The place of `len` bytes that a pointer or an encoded location names.
+    /// [`DeviceError::Straddles`]: in several places.
     pub fn locate(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         self.table().place(value, len)
     }
@@ -304,7 +305,7 @@ impl Devices {
         self.table().place_itself(value, len)
     }
 
-    /// Where `len` bytes are on `device` that a pointer names, or a location encoded for it.
+    /// The place on `device` of `len` bytes that a pointer names, or a location encoded for it.
     pub fn locate_on(&self, device: i32, value: u64, len: usize) -> Result<Location, DeviceError> {
         self.table().place_on(device, value, len)
     }

@@ -1,4 +1,4 @@
-//! What is known of memory: told, mapped, or found by lookups.
+//! Knowledge of memory: told, mapped, or found by lookups.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -28,7 +28,7 @@ pub(crate) struct Seen {
 #[derive(Clone, Copy)]
 pub(crate) struct Mapping {
     pub(crate) len: usize,
-    /// Where it is there.
+    /// The address there.
     pub(crate) address: u64,
 }
 
@@ -56,12 +56,12 @@ pub trait Share: Send + Sync {
     /// Whether memory that another process exported is of this device.
     fn is_home_of(&self, exported: &[u8]) -> bool;
 
-    /// Opens, for this device, memory that another process exported, of whichever device. `None`: this process does not use this
+    /// Opens, for this device, memory of any device that another process exported. `None`: this process does not use this
     /// device yet.
     fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String>;
 }
 
-/// How memory is had of a device.
+/// The functions that copy and allocate memory of a device.
 #[derive(Default)]
 pub struct Ways {
     /// Allocates some.
@@ -89,7 +89,7 @@ pub(crate) struct Table {
     /// By their first bytes.
     pub(crate) seen: BTreeMap<u64, Seen>,
     pub(crate) lookups: Vec<Box<dyn Lookup>>,
-    /// How the numbers of lookups fit those of the host.
+    /// The relation of the numbers of lookups to those of the host.
     pub(crate) numbering: Numbering,
 }
 
@@ -99,7 +99,7 @@ impl Table {
         (address - base < known.len as u64).then_some((*base, known))
     }
 
-    /// What `len` bytes at a host pointer are mapped to on one device: as the host was told, or else as a
+    /// The mapping of `len` bytes at a host pointer on one device: as the host was told, or else as a
     /// lookup knows.
     fn mapped_on(&self, device: i32, pointer: u64, len: usize) -> Option<Mapped> {
         let told = self.told_on(device, pointer);
@@ -145,8 +145,8 @@ impl Table {
         lookups.find_map(|lookup| self.looked_up_by(lookup.as_ref(), device, pointer))
     }
 
-    /// Where a lookup has mapped a byte on one device: the one with that number, unless the memory there is known
-    /// to be another's.
+    /// The place to which a lookup has mapped a byte on one device: the place of that number, unless the memory
+    /// there is known to be another's.
     fn looked_up_by(&self, lookup: &dyn Lookup, device: i32, pointer: u64) -> Option<u64> {
         let on = |number: i32| {
             let address = lookup.mapped(number, pointer)?;
@@ -163,7 +163,7 @@ impl Table {
         })
     }
 
-    /// What `len` bytes at a host pointer are mapped to, on the first device where its first byte is.
+    /// The mapping of `len` bytes at a host pointer, on the first device where its first byte is.
     fn mapped_at(&self, pointer: u64, len: usize) -> Option<Mapped> {
         if self.mapped.is_empty() && self.lookups.is_empty() {
             return None;
@@ -176,7 +176,7 @@ impl Table {
         0..self.devices.len() as i32
     }
 
-    /// Where a pointer's memory is, and a host pointer's mapping where it has one.
+    /// The place of a pointer's memory, and a host pointer's mapping if it has one.
     pub(crate) fn location(&self, pointer: u64) -> Location {
         let mapped = match self.known_at(pointer) {
             Some(_) => None,
@@ -185,7 +185,7 @@ impl Table {
         mapped.map_or_else(|| self.itself(pointer), |mapped| mapped.location)
     }
 
-    /// Where a pointer's memory is, mapped or not.
+    /// The place of a pointer's memory, mapped or not.
     fn itself(&self, pointer: u64) -> Location {
         if let Some((_, known)) = self.known_at(pointer) {
             return Location {
@@ -217,8 +217,8 @@ impl Table {
         });
     }
 
-    /// Where `len` bytes are that a call names by a pointer or an encoded location. Refuses bytes that
-    /// are not all there.
+    /// The place of `len` bytes that a call names by a pointer or an encoded location. Refuses bytes
+    /// that are not all there.
     pub(crate) fn place(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         if let Some(location) = decode_location(value) {
             self.check_device(location.device)?;
@@ -253,7 +253,8 @@ impl Table {
         Ok(location)
     }
 
-    /// Where `len` bytes are on `device` that a pointer names: mapped there, or of the device itself.
+    /// The place on `device` of `len` bytes that a pointer names: mapped there, or of the device
+    /// itself.
     pub(crate) fn place_on(
         &self,
         device: i32,
@@ -350,7 +351,7 @@ impl Table {
         } else if let Some(all) = self.allocation(address) {
             end - all.base < all.len as u64
         } else {
-            // Memory that only a mapping tells of, or nobody.
+            // Memory that is known by a mapping only, or not at all.
             self.mapped_to(location)
                 .is_none_or(|left| len as u64 <= left)
         };

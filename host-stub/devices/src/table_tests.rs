@@ -1,12 +1,12 @@
-//! Where memory is, by what the table was told.
+//! The places of memory, by the entries of the table.
 
 use super::*;
 use osc_engine::door::encode_location as encode;
 
 const BASE: u64 = 0x10_0000;
 
-/// Two devices; 256 bytes of the first known, with 64 of the host mapped at their beginning; the
-/// same 64 mapped on the second, of which nothing else is known.
+/// Two devices; 256 bytes of the first are known, with 64 of the host mapped at their beginning.
+/// The same 64 are mapped on the second device, which has no other known memory.
 fn table() -> Table {
     let mut table = Table::default();
     for number in 0..2 {
@@ -177,7 +177,8 @@ fn variables_that_a_runtime_mapped_are_found() {
     assert_eq!(table.place(0x5000, 65), Err(straddles(0x5000, 65, 1)));
     assert_eq!(table.place(0x4ff8, 16), Err(straddles(0x4ff8, 16, 1)));
     assert_eq!(table.place(0x4ff8, 8), Ok(at(HOST, 0x4ff8)));
-    // What the host was told counts first, and the host's own bytes where the caller means them.
+    // Mappings that the host was told count first; the host's own bytes count where the caller
+    // means them.
     assert_eq!(table.place(0x1008, 8), Ok(at(0, BASE + 8)));
     assert_eq!(table.place_itself(0x5000, 64), Ok(at(HOST, 0x5000)));
 }

@@ -1,4 +1,4 @@
-//! How the processes of a job find each other: rank, size, and exchanges among all ranks.
+//! Meeting of the processes of a job: rank, size, and exchanges among all ranks.
 //!
 //! [`from_environment`] finds out what started this process: the [`local`] launcher, a launcher with a PMIx server
 //! ([`pmix`]), or neither ([`Singleton`]). This module does not know the transport. A wait here gets a function that

@@ -9,7 +9,7 @@
 //! the agreement. So every agreement ends:
 //!
 //! 1. A thread in the first exchange may wait for the program of another process, which may wait for another thread of this
-//!    process. The first thread holds no numbers and is in no queue, so it delays nobody.
+//!    process. The first thread holds no numbers and is in no queue, so it delays no other thread.
 //! 2. Once all ranks have begun an agreement, each rank goes from exchange to exchange and waits for nothing between them.
 //!    So every further exchange ends, and the numbers are returned.
 //! 3. Consider the agreements that all their ranks have begun. The one with the lowest turn becomes the first in the queue at

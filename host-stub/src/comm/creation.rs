@@ -1,4 +1,4 @@
-//! How communicators are made.
+//! Creation of communicators.
 
 use std::sync::Arc;
 
@@ -159,7 +159,7 @@ impl Comm {
     }
 }
 
-/// Why these are not the ranks of a part of a communicator of `size` ranks.
+/// The reason why these are not the ranks of a part of a communicator of `size` ranks.
 fn refusal(ranks: &[usize], size: usize) -> Option<String> {
     let mut seen = vec![false; size];
     ranks.iter().find_map(|rank| match seen.get_mut(*rank) {

@@ -1,5 +1,5 @@
-//! How window calls wait, and are watched while they wait: implements the engine's traits with the
-//! runtime.
+//! Waiting of window calls, and the watch on them while they wait: implements the engine's traits
+//! with the runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicUsize;

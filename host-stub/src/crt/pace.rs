@@ -1,4 +1,4 @@
-//! How a loop over shared memory paces itself: it polls, then yields the processor, then sleeps.
+//! Pacing of a loop over shared memory: it polls, then yields the processor, then sleeps.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! How a task waits: its runtime's hooks suspend it, or it lets other tasks of its thread run between its polls.
+//! Waiting of a task: its runtime's hooks suspend it, or it lets other tasks of its thread run between its
+//! polls.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -254,7 +254,7 @@ impl Ring {
         self.header().closed.load(Ordering::Acquire) != 0
     }
 
-    /// How many commands succeeded, and how many failed.
+    /// The numbers of succeeded and of failed commands.
     pub fn counts(&self) -> (u64, u64) {
         let count = |counter: &AtomicU64| counter.load(Ordering::Acquire);
         let header = self.header();

@@ -1,4 +1,4 @@
-//! How a program joins a job.
+//! Options for joining a job.
 
 use std::path::PathBuf;
 

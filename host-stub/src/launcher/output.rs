@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// The maximum length, in bytes, of a piece of a line that waits for the end of the line.
+/// The maximum length, in bytes, of the part of a line that waits for the end of the line.
 const LINE_LIMIT: u64 = 64 << 10;
 
 /// Time between two checks of the threads.

@@ -1,4 +1,5 @@
-//! What plugins publish at init: the items of each rank under keys, for the plugins of all ranks.
+//! The items that plugins publish at init: each rank's items under keys, for the plugins of all
+//! ranks.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -25,7 +26,7 @@ impl Published {
         self.own().insert(key, data.to_vec());
     }
 
-    /// What a rank published under a key before the exchange.
+    /// The item that a rank published under a key before the exchange.
     pub(super) fn get(&self, rank: u64, key: &str) -> Option<&[u8]> {
         let items = self.all.get()?.get(usize::try_from(rank).ok()?)?;
         items.get(key).map(Vec::as_slice)

@@ -30,12 +30,12 @@
 //!   completed, the call still waits until nothing uses the buffers: the transport reports every operation, those to
 //!   lost ranks as failed.
 //! - *No code holds a reference to window memory*, because other ranks may write it at any time. Elements are copied
-//!   in and out, and are plain data ([`bytemuck::Pod`]), of which all bytes are valid.
+//!   in and out, and are plain data ([`bytemuck::Pod`]), whose bytes may have any value.
 //! - *Threads of this process do not race.* [`Window::read`] and [`Window::write`] need exclusive access to the
 //!   window, so that no epoch is open. Inside an epoch a rank reaches its own memory as any other, by [`Epoch::get`].
 //!   An epoch stays on its thread, and no two that reach the same rank are open in a process at once.
 //!
-//! If two ranks access one element at the same time, the result is that of MPI, which may be undefined. Such an access
+//! If two ranks access one element at the same time, MPI defines the result, which may be undefined. Such an access
 //! is never undefined behaviour of Rust.
 //!
 //! The windows below ([`crate::win`]) have everything else: layouts with gaps, memory of the caller or of devices, and

@@ -68,7 +68,8 @@ pub enum CommError {
         /// The transport's error.
         reason: String,
     },
-    /// This rank could not register the memory of a message that is too long to be sent in one piece.
+    /// This rank could not register the memory of a message that is too long to be sent without a
+    /// rendezvous.
     #[error("{call}: {size} B of memory could not be registered for a message: {reason}")]
     Registration {
         /// The call.

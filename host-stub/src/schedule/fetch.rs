@@ -137,7 +137,7 @@ impl Fetch {
         Ok(moved)
     }
 
-    /// Whether the whole payload has arrived, or no more of it will come.
+    /// Whether the whole payload has arrived, or the rest will never come.
     pub(super) fn is_done(&self, tracks: &Tracks) -> bool {
         (self.asked == self.offer.len || self.schedule.is_none())
             && tracks.track(self.track).is_idle()

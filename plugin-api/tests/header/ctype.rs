@@ -91,7 +91,7 @@ pub(crate) trait CFunction {
     fn declarator() -> String;
 }
 
-/// What a function returns: a type, or nothing.
+/// The result of a function: a type, or nothing.
 pub(crate) trait CReturn {
     fn spelling() -> String;
 }

@@ -22,7 +22,7 @@ use std::process::Command;
 
 const HEADER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/include/btl_plugin.h");
 
-/// What the generated assertions are written with, in C.
+/// The beginning of the generated assertions, in C.
 const C_PRELUDE: &str = "\
 #include \"btl_plugin.h\"
 #define CHECK(condition, what) _Static_assert(condition, what)

@@ -25,7 +25,7 @@ pub const HOST_ERR_LEVEL: c_int = -5;
 pub const HOST_ERR_TRANSPORT: c_int = -6;
 /// A tasking runtime's hooks do not do what they claim.
 pub const HOST_ERR_HOOKS: c_int = -7;
-/// Two waits, or two signals, of a condition in a row; the condition is unchanged.
+/// Two consecutive waits, or signals, of a condition; the condition is unchanged.
 pub const HOST_ERR_MISUSE: c_int = -8;
 /// A bug of the host.
 pub const HOST_ERR_PANIC: c_int = -9;
@@ -143,7 +143,7 @@ pub(crate) fn keep(error: &Error) -> c_int {
     error.code
 }
 
-/// What [`keep`] kept last on this thread, for errors that a layer passes on.
+/// The text that [`keep`] kept last on this thread, for errors that a layer passes on.
 pub(crate) fn last_text() -> String {
     TEXT.try_with(|kept| kept.borrow().to_string_lossy().into_owned())
         .unwrap_or_default()

@@ -106,7 +106,7 @@ impl<T> Handles<T> {
             .ok_or_else(|| self.unknown(call, handle.addr()))
     }
 
-    /// The first handle of which something is true.
+    /// The first handle that satisfies the predicate.
     pub(crate) fn find<H>(&self, is: impl Fn(&T) -> bool) -> Option<*mut H> {
         let inner = self.read();
         let (number, _) = inner.live.iter().find(|(_, thing)| is(thing))?;

@@ -1,4 +1,4 @@
-//! What every function here is made of: codes, errors and the guard, handles, and tables that grow.
+//! The base of every function here: codes, errors and the guard, handles, and tables that grow.
 
 pub mod codes;
 pub mod error;

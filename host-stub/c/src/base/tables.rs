@@ -1,4 +1,4 @@
-//! What structures of C programs begin with, and how they are read.
+//! The first fields of structures of C programs, and how the structures are read.
 //!
 //! A table begins with `magic` and `size`, and grows at its end only: a program that was compiled with an
 //! older header has a shorter one, whose missing end is read as zero, and one with a newer header may have
@@ -9,7 +9,7 @@ use std::mem::MaybeUninit;
 
 use crate::base::error::{Error, Result};
 
-/// What every table begins with.
+/// The first fields of every table.
 #[repr(C)]
 #[derive(Clone, Copy)]
 struct Header {

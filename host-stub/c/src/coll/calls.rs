@@ -1,6 +1,6 @@
 //! The calls of a communicator's collectives: which one, and its arguments. `host_calls.h` has a function for each.
 //!
-//! Buffers are elements of a type. Where a send buffer is NULL, the operand is where the result will be.
+//! Buffers are elements of a type. If a send buffer is NULL, the operand is in the receive buffer.
 //! Every rank of a communicator calls its collectives in the same order, with the same arguments.
 
 use std::ffi::c_int;

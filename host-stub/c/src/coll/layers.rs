@@ -1,4 +1,4 @@
-//! How collectives of a communicator pass to the layers of C programs.
+//! Passing collectives of a communicator to the layers of C programs.
 //!
 //! A C table is kept as the data of a table of the host, whose entries are the functions here that call the C
 //! ones. Entries that a layer leaves unchanged are not set in the host's table, so a call skips the layer.
@@ -149,7 +149,7 @@ const BLOCKING: [Blocking; HOST_COLL_ENTRIES] = of_each!(blocking);
 
 const STARTING: [Nonblocking; HOST_COLL_ENTRIES] = of_each!(start);
 
-/// What a layer goes on with: the table below the one of `layer`, and the collective.
+/// The table below the one of `layer`, and the collective, with which a layer goes on.
 fn below(
     call: &str,
     over: *const host_coll_layer_t,

@@ -59,7 +59,7 @@ pub const HOST_COLL_TABLE_MAGIC: u64 = 0x314c4f4354534f48;
 pub struct host_blocks_t {
     /// Elements of each block.
     pub counts: *const usize,
-    /// Where each block begins, in elements from the beginning of the buffer.
+    /// The beginning of each block, in elements from the beginning of the buffer.
     pub displacements: *const usize,
 }
 
@@ -90,7 +90,7 @@ pub struct host_coll_args_t {
     /// The element type; with HOST_ON_DEVICE if a buffer is on a device. Only an entry with
     /// HOST_COLL_TAKES_DEVICES gets buffers on devices.
     pub datatype: c_int,
-    /// How elements are combined.
+    /// The operation that combines elements.
     pub op: c_int,
     /// The root's rank.
     pub root: c_int,

@@ -44,7 +44,7 @@ pub struct host_xpu_win_t {
 }
 
 struct Kept {
-    // First: nobody serves the ring when the others go.
+    // Dropped first, so that no thread serves the ring when the other fields go.
     proxy: Proxy,
     mapped: MappedRing,
     ring: Arc<Ring>,

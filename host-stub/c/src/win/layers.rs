@@ -30,7 +30,7 @@ unsafe impl Send for Hook {}
 // SAFETY: as for Send.
 unsafe impl Sync for Hook {}
 
-/// What a window keeps: its layers, the lowest first.
+/// The layers of a window, the lowest first.
 pub(crate) struct Layers {
     pub(crate) below: RmaTable,
     pub(crate) tables: Vec<host_rma_table_t>,

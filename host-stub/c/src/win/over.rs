@@ -1,4 +1,4 @@
-//! How windows are made, and memory that is attached later.
+//! Creation of windows, and memory that is attached later.
 
 use std::ffi::{c_int, c_void};
 
@@ -31,7 +31,7 @@ pub unsafe extern "C" fn host_win_make(
     win: *mut *mut host_win_t,
 ) -> c_int {
     guarded(|| {
-        // What errors call it: the function of host_calls.h.
+        // The name of the call in errors: the function of host_calls.h.
         let call = match kind {
             HOST_WIN_CREATE => "host_win_create",
             HOST_WIN_ALLOCATE => "host_win_allocate",

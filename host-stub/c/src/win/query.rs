@@ -1,4 +1,4 @@
-//! What can be asked of a window.
+//! Queries of a window.
 
 use std::ffi::{CStr, c_int, c_void};
 

@@ -18,7 +18,7 @@ pub struct host_request_t {
     _private: [u8; 0],
 }
 
-/// What a handle stands for.
+/// The request behind a handle.
 struct Kept {
     request: Request<'static>,
     win: &'static host_win_t,
@@ -86,7 +86,7 @@ fn put_back(request: Request<'static>, (_, handle, win): Lifted) {
     REQUESTS.put_back(handle, Kept { request, win });
 }
 
-/// Where a request was: place, handle, window.
+/// The former place of a request: place, handle, window.
 type Lifted = (usize, *mut host_request_t, &'static host_win_t);
 
 /// One request less of its window.
@@ -263,7 +263,7 @@ pub unsafe extern "C" fn host_request_attach(
     })
 }
 
-/// What is called at the end of a detached request.
+/// The callback at the end of a detached request.
 struct Detached {
     call: unsafe extern "C" fn(*mut c_void, c_int),
     data: *mut c_void,

@@ -102,7 +102,7 @@ impl Kind {
         })
     }
 
-    /// What errors call it: the function of host_calls.h.
+    /// The name of the call in errors: the function of host_calls.h.
     fn name(self) -> &'static str {
         match self {
             Kind::Put => "host_put",

@@ -43,7 +43,7 @@ fn assertion(call: &str, bits: u32) -> Result<Assertion> {
         .ok_or_else(|| Error::argument(call, &format!("no assertion has the bits {bits:#x}")))
 }
 
-/// What errors call it: the function of host_calls.h.
+/// The name of the call in errors: the function of host_calls.h.
 fn name(entry: usize) -> Option<&'static str> {
     Some(match entry {
         HOST_RMA_FENCE => "host_win_fence",

@@ -115,7 +115,7 @@ pub struct host_rma_call_t {
     pub op: c_int,
     /// The ranks of start, complete and post.
     pub group: *const usize,
-    /// How many there are.
+    /// The number of groups.
     pub group_count: usize,
     /// The memory of attach and detach; for shared_query, the entry sets it.
     pub base: *mut c_void,

@@ -237,7 +237,7 @@ fn free_waits(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What cannot be is refused before anything is sent, so the communicator stays whole.
+/// Invalid arguments are refused before anything is sent, so the communicator stays whole.
 fn arguments(context: &Context<'_>) -> Outcome {
     let comm = Comm::world(context.job)?.dup()?;
     let size = comm.size();

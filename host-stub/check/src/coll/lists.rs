@@ -4,7 +4,7 @@ use super::model::Call;
 use host_stub::coll::{BlockList, Collective};
 use plugin_api::Datatype;
 
-/// Where bytes lie in a buffer: the offset and the length of each part.
+/// The places of bytes in a buffer: the offset and the length of each part.
 pub(super) type Places = Vec<(usize, usize)>;
 
 /// Copies bytes that follow each other to their places.
@@ -117,7 +117,7 @@ impl Call {
         )
     }
 
-    /// Where in the operand of a rank its block for another begins.
+    /// The beginning, in the operand of a rank, of its block for another rank.
     pub(super) fn start(&self, from: usize, to: usize) -> usize {
         match self.collective {
             Collective::Allgatherv => 0,
@@ -138,7 +138,7 @@ impl Call {
         (0..size).map(|from| self.bytes(from, rank)).sum()
     }
 
-    /// What a rank must get, block after block.
+    /// The expected result of a rank, block after block.
     pub(super) fn listed_result(&self, operands: &[Vec<u8>], rank: usize) -> Vec<u8> {
         let blocks = operands.iter().enumerate().map(|(from, operand)| {
             let start = self.start(from, rank);

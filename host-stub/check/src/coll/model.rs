@@ -74,7 +74,7 @@ impl Call {
         }
     }
 
-    /// What a rank gives.
+    /// The operand that a rank gives.
     pub(super) fn operand(&self, stream: &Random, rank: usize, size: usize) -> Vec<u8> {
         let mut random = stream.fork(rank as u64);
         let len = self.given(rank, size);
@@ -85,8 +85,8 @@ impl Call {
         ops::operand(self.datatype, &mut random, len)
     }
 
-    /// What a rank must have afterwards; `before` is what its receive buffer held, of which some
-    /// collectives leave some as it is.
+    /// The expected contents of a rank's receive buffer afterwards; `before` is the buffer's
+    /// earlier contents, which some collectives leave partly unchanged.
     pub(super) fn result(&self, operands: &[Vec<u8>], rank: usize, before: &[u8]) -> Vec<u8> {
         let size = operands.len();
         let block = self.block();

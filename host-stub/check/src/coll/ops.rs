@@ -16,8 +16,8 @@ pub(super) fn operations(collective: Collective, datatype: Datatype) -> Vec<Op> 
         .collect()
 }
 
-/// What a rank gives. Of types whose values are not any bytes: small whole numbers, whose sums and products are exact in every
-/// order.
+/// The operand that a rank gives. Of types whose values are not any bytes: small whole numbers, whose sums and products are
+/// exact in every order.
 pub(super) fn operand(datatype: Datatype, random: &mut Random, len: usize) -> Vec<u8> {
     let mut whole = || random.between(-3, 3);
     match datatype {

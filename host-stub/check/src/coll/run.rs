@@ -54,7 +54,7 @@ impl Form {
     }
 }
 
-/// What waits for its end.
+/// The collective that waits for its end.
 enum UnderWay {
     Done,
     Request(CollRequest),
@@ -69,7 +69,7 @@ pub(super) struct Running {
     what: String,
     send: Vec<u8>,
     recv: Vec<u8>,
-    /// Where the bytes begin in each buffer: no alignment is promised.
+    /// The offset of the bytes in each buffer: no alignment is promised.
     offset: usize,
     wanted_send: Vec<u8>,
     wanted_recv: Vec<u8>,
@@ -86,7 +86,7 @@ fn there(devices: &Arc<Devices>, bytes: &[u8], turn: usize) -> Result<DeviceBuff
     Ok(buffer)
 }
 
-/// Where bytes lie in a buffer: as lists say, or all at its beginning.
+/// The places of bytes in a buffer: as lists say, or all at its beginning.
 fn parts(lists: &Lists, len: usize) -> Places {
     if lists.places.is_empty() {
         vec![(0, len)]
@@ -95,7 +95,7 @@ fn parts(lists: &Lists, len: usize) -> Places {
     }
 }
 
-/// Where the operand lies in the receive buffer, if it does, whose results go to `taken`.
+/// The place of the operand in the receive buffer, if it is there; its results go to `taken`.
 fn operand_in_recv(call: &Call, rank: usize, taken: &Places, operand: usize) -> Option<Places> {
     if call.collective == Collective::Bcast {
         return Some(vec![(0, operand)]);
@@ -119,7 +119,7 @@ fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
     buffer
 }
 
-/// What the buffers of a rank hold.
+/// The contents of the buffers of a rank.
 pub(super) struct Contents {
     /// The send buffer; none in place.
     pub(super) sent: Option<Vec<u8>>,
@@ -138,7 +138,8 @@ impl Contents {
         (send_lists, recv_lists): (&Lists, &Lists),
     ) -> Contents {
         let (mine, size) = (&operands[rank], operands.len());
-        // Where what it gives lies in the send buffer, and what it gets in the receive buffer.
+        // The places of the given bytes in the send buffer, and of the received bytes in the
+        // receive buffer.
         let given = parts(send_lists, mine.len());
         let taken = parts(recv_lists, call.taken(rank, size));
         let place = operand_in_recv(call, rank, &taken, mine.len());
@@ -193,7 +194,7 @@ impl Running {
         let (send_lists, recv_lists) = (call.send_lists(rank, size), call.recv_lists(rank, size));
         let contents = Contents::of(call, rank, &operands, (&send_lists, &recv_lists));
         let in_place = contents.sent.is_none();
-        // What an in-place reduce_scatter leaves behind its result is not said.
+        // The bytes behind the result of an in-place reduce_scatter are undefined.
         let rest = end(&parts(&recv_lists, call.taken(rank, size)));
         let args = CollArgs {
             count: call.own_count(rank),

@@ -1,4 +1,5 @@
-//! What is particular to devices, apart from what must fail (`mistakes`) and what a device starts (`started`).
+//! Tests that only devices need, apart from calls that must fail (`mistakes`) and operations that a device
+//! starts (`started`).
 
 use std::time::{Duration, Instant};
 
@@ -178,7 +179,7 @@ fn mixed(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// Many pieces, all overlapping, there and back.
+/// Many fragments, all overlapping, there and back.
 fn large(context: &Context<'_>) -> Outcome {
     const LEN: usize = 3 << 20 | 123;
     let window = context.allocate(LEN, 1)?;
@@ -318,8 +319,9 @@ fn untold(context: &Context<'_>) -> Outcome {
     Ok(window.free()?)
 }
 
-/// Who does what peers ask of staged windows: with a thread of its own, an owner who never enters the
-/// library while its peers wait; without one, progress. Nobody is asked where the driver opened the window's memory.
+/// The process that executes commands of peers on staged windows: an owner with a thread for them need not enter the
+/// library while its peers wait; without the thread, the owner's progress executes them. Nobody is asked where the
+/// driver opened the window's memory.
 fn who_serves(context: &Context<'_>) -> Outcome {
     let threaded = context.job.params().value("btl_ofi_hmem_thread");
     let threaded = threaded.and_then(|value| value.as_bool());

@@ -106,7 +106,8 @@ pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// Copies that fail at one rank: no rank waits for it, each hears of it, and the communicator serves on.
+/// Copies that fail at one rank: no rank waits for it, each rank gets its failure, and the communicator
+/// can still be used.
 pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     if context.size < 2 || info.is_some_and(|info| info.overrides == HmemInfo::NONE) {

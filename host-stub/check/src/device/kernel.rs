@@ -114,7 +114,7 @@ impl Launched {
         Ok(launched)
     }
 
-    /// Whether the kernel is over.
+    /// Whether the kernel has ended.
     fn is_over(&self) -> Result<bool, Failure> {
         // SAFETY: a stream of ours.
         match unsafe { sys::cuStreamQuery(self.stream) } {
@@ -123,7 +123,7 @@ impl Launched {
         }
     }
 
-    /// Gives everything back, once the kernel is over.
+    /// Frees everything, once the kernel has ended.
     fn finish(self, answers: &mut [u64]) -> Outcome {
         let mut before = std::ptr::null_mut();
         // SAFETY: all of it was made above, and nothing uses it any more.

@@ -49,7 +49,8 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
             || format!("a buffer that straddles was taken: {put:?}"),
         )?;
     }
-    // A variable of which a part is mapped: the device's memory goes on, the mapping does not.
+    // A variable with a mapped part: the device's memory continues behind the part, the mapping
+    // does not.
     let mut host = vec![0u64; 32];
     let variable: *mut u8 = host.as_mut_ptr().cast();
     let mapped = variable.wrapping_add(64);
@@ -81,7 +82,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What is asked of a copy function that fails.
+/// The calls of a copy function that fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Call {
     Put,
@@ -238,7 +239,8 @@ pub(super) fn freed(context: &Context<'_>) -> Outcome {
     context.meet()?;
     drop(memory);
     context.meet()?;
-    // The driver may keep a block that has other memory too: then nobody can tell.
+    // The driver may keep a block that has other memory too: then the freed memory cannot be
+    // recognised.
     let is_kept = window.is_opened(next);
     window.lock_all(Assertion::empty())?;
     let (source, layout) = ([1u8; 8], bytes(8));

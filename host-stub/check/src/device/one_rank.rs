@@ -86,7 +86,7 @@ pub(super) fn attached(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Memory of the host is mapped on this node, that of the device nowhere.
+/// Memory of the host is mapped on this node; memory of the device is mapped nowhere.
 fn ways(context: &Context<'_>, window: &Window, on_device: usize) -> Outcome {
     let node = context.job.node(context.rank as u32);
     for rank in 0..context.size {

@@ -12,7 +12,7 @@ const RUN: usize = 3;
 const RUNS: usize = 300;
 const WORDS: usize = RUN * RUNS;
 
-/// A buffer of which every second run lies on the host, and the others on the device, with gaps everywhere.
+/// A buffer with every second run on the host and the others on the device, with gaps everywhere.
 struct Scattered {
     host: Vec<u64>,
     device: DeviceBuffer,

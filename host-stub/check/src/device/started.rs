@@ -10,7 +10,7 @@ use crate::case::{At, Context, Failure, Outcome, ensure, same};
 use host_stub::device::{Command, CommandKind, Completion, Level, Ring};
 use host_stub::win::{Assertion, Layout, Op, Proxy, Window};
 
-/// Whom commands go to: a rank, in a window.
+/// The target of commands: a rank, in a window.
 #[derive(Clone, Copy)]
 pub(super) struct To {
     pub(super) window: u32,
@@ -156,7 +156,7 @@ pub(super) fn started(context: &Context<'_>) -> Outcome {
     free(window)
 }
 
-/// What the thread in the place of the device commands, and how that is answered. `device_words` and `host_words` are eight
+/// The commands of the thread in the place of the device, and their answers. `device_words` and `host_words` are eight
 /// words on the device and four of the host.
 fn commands(
     context: &Context<'_>,
@@ -188,7 +188,7 @@ fn commands(
     ];
     let answers = std::thread::scope(|scope| {
         let device = scope.spawn(|| {
-            // More than there are slots, and nobody takes their answers.
+            // More commands than slots, and no thread takes their answers.
             for _ in 0..20 {
                 ring.submit(&untracked);
             }
@@ -264,7 +264,7 @@ fn add_here(window: &Window, displacements: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// Several rings, two threads of each, all of which add to the same words: to one by the transport's atomics, and to one that
+/// Several rings with two threads each; all threads add to the same words: to one by the transport's atomics, and to one that
 /// is not aligned, under the target's lock. The program adds to both meanwhile.
 pub(super) fn several_rings(context: &Context<'_>) -> Outcome {
     const RINGS: usize = 3;

@@ -116,7 +116,8 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
                     String::from("a request ended before its target made progress")
                 })?;
             }
-            // What was read is the operation's: the program may not write there, but nothing is read again.
+            // The operation has copied the bytes that it read: the program may not write there, but nothing
+            // is read again.
             from.write(0, &[0; SPAN])?;
         }
         Ok(())

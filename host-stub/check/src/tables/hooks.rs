@@ -61,7 +61,7 @@ fn two_windows(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What the counting layer keeps with its windows.
+/// The counts that the counting layer keeps with its windows.
 struct Counting {
     below: RmaTable,
     puts: Arc<AtomicU64>,
@@ -132,7 +132,7 @@ fn one_window_only(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// What hooks noted, in order.
+/// The notes of the hooks, in order.
 type Notes = Arc<Mutex<Vec<String>>>;
 
 fn note(notes: &Notes, text: String) {

@@ -113,8 +113,8 @@ fn pair_of(window: &Window, rank: usize) -> WinResult<Pair> {
     Ok(pair)
 }
 
-/// Exclusive locks of targets in turn, and lock_all: who holds a target alone changes its two words one after the other,
-/// and nobody else sees them differ.
+/// Exclusive locks of targets in turn, and lock_all: a rank that holds a target alone changes its two words one after
+/// the other, and no other rank sees them differ.
 fn all_and_alone(context: &Context<'_>) -> Outcome {
     const ROUNDS: usize = 12;
     for choice in [TableChoice::Auto, TableChoice::Btl] {

@@ -155,8 +155,8 @@ fn each_choice(context: &Context<'_>) -> Outcome {
 /// Rounds of [`by_transport`].
 const ROUNDS: u64 = 10;
 
-/// What the transport puts is there once it is flushed. Each rank puts to the next one, which may map its memory: with nothing
-/// on its way between two puts.
+/// Bytes that the transport puts are visible after the flush. Each rank puts to the next one, which may map its memory: with
+/// nothing on its way between two puts.
 fn by_transport(context: &Context<'_>) -> Outcome {
     let near = Neighbours::of(context)?;
     let info = Info::new().with_table(TableChoice::Btl);

@@ -10,7 +10,7 @@ use plugin_api::Datatype;
 
 /// Updates that are asked of a rank, one after the other.
 const ASKED: u64 = 3;
-/// How long the progress thread has nothing to do before: enough for it to sleep.
+/// The time for which the progress thread has nothing to do before: enough for it to sleep.
 const QUIET: Duration = Duration::from_millis(20);
 
 pub(super) fn cases() -> Vec<Case> {

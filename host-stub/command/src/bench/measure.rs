@@ -14,10 +14,11 @@ const BATCH: usize = 64;
 /// least.
 const BATCH_BYTES: usize = 8 << 20;
 
-/// Rounds in which one size is measured. How far they lie apart is the spread of a figure.
+/// Rounds in which one size is measured. The spread of a figure is the distance between their
+/// results.
 const ROUNDS: usize = 5;
 
-/// Bytes from the beginning of a run to that of the next, over those of the run.
+/// Bytes from the beginning of a run to the beginning of the next, divided by the bytes of the run.
 pub(super) const SPREAD: usize = 8;
 
 /// One operation between this rank and a target.
@@ -25,9 +26,9 @@ pub(super) struct Measure<'w> {
     window: &'w Window,
     operation: Operation,
     target: usize,
-    /// Where the target's memory begins in the window.
+    /// The beginning of the target's memory in the window.
     base: u64,
-    /// Bytes of the target's runs; 0 where all lie in a row.
+    /// Bytes of the target's runs; 0 if all are contiguous.
     run: usize,
     origin: Vec<u64>,
     result: Vec<u64>,

@@ -20,7 +20,7 @@ use host_stub::win::{Assertion, Info, TableChoice, WinError, Window};
 use measure::Measure;
 use report::Report;
 
-/// What to measure.
+/// The operation to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Operation {
     /// put
@@ -65,7 +65,7 @@ pub struct Bench {
     #[command(flatten)]
     common: Common,
 
-    /// What to measure.
+    /// The operation to measure.
     #[arg(value_enum)]
     operation: Operation,
 

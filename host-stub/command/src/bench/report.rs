@@ -1,4 +1,4 @@
-//! What was measured, and how it is printed.
+//! The measured values, and their printing.
 
 use std::io::Write;
 
@@ -19,7 +19,7 @@ pub(super) struct Report {
     pub(super) rows: Vec<Row>,
 }
 
-/// What was measured at one size.
+/// The measured values of one size.
 #[derive(Serialize)]
 pub(super) struct Row {
     /// Bytes of one call.

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::Finding;
 use crate::run::run;
 
-/// How long mpirun may take to start one process.
+/// The longest time that mpirun may take to start one process.
 const LIMIT: Duration = Duration::from_secs(30);
 
 const NAME: &str = "OMPI_MCA_mca_base_component_path";

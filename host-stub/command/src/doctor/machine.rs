@@ -1,4 +1,5 @@
-//! What processes of one node need of the machine: shared memory, copies between processes, limits, a home.
+//! The machine's resources that processes of one node need: shared memory, copies between processes,
+//! limits, a home.
 
 use std::ffi::CString;
 use std::fs;
@@ -8,9 +9,9 @@ use std::path::Path;
 use super::Finding;
 
 const SHM: &str = "/dev/shm";
-/// What 16 processes of a node need, about 4 MiB each.
+/// Shared memory that 16 processes of a node need, about 4 MiB each.
 const SHM_NEEDED: u64 = 64 << 20;
-/// What libfabric wants for each processor before it offers the provider shm.
+/// Shared memory that libfabric wants for each processor before it offers the provider shm.
 const SHM_OF_PROCESSOR: u64 = 16 << 20;
 
 pub(super) fn look() -> Vec<Finding> {
@@ -74,7 +75,7 @@ fn judge_space(space: Space, processors: u64) -> Finding {
     } else {
         Finding::note(SHM, found)
     };
-    // What is used now stays, and half as much again lets a job begin while another ends.
+    // Used memory stays used, and half as much again lets a job begin while another ends.
     let used = space.size.saturating_sub(space.free);
     let size = (used + needed + needed / 2).div_ceil(1 << 20);
     finding.set(format!(
@@ -172,7 +173,7 @@ fn memlock() -> Finding {
     .set("echo '* - memlock unlimited' | sudo tee /etc/security/limits.d/memlock.conf   # then log in again")
 }
 
-/// Where a user's parameter file lies. A home that cannot be written is no obstacle.
+/// The folder of a user's parameter file. A home that cannot be written is no obstacle.
 fn home() -> Finding {
     const SUBJECT: &str = "home";
     let Some(home) = std::env::var_os("HOME").filter(|home| !home.is_empty()) else {

@@ -21,7 +21,7 @@ pub struct Doctor {
     common: Common,
 }
 
-/// How a finding counts.
+/// The severity of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
@@ -33,7 +33,7 @@ enum Verdict {
     Problem,
 }
 
-/// What was found out about one subject.
+/// A finding about one subject.
 #[derive(Debug, Serialize)]
 struct Finding {
     subject: &'static str,

@@ -64,7 +64,7 @@ fn version(text: &str) -> Option<&str> {
         .map(str::trim)
 }
 
-/// What decides about components.
+/// The settings that decide about components.
 struct Settings {
     /// The folders with components, in the order in which Open MPI looks.
     folders: Vec<PathBuf>,

@@ -57,11 +57,11 @@ pub struct Peer {
     pub messages: u64,
     /// Flushes that waited.
     pub waits: u64,
-    /// How long they waited, in nanoseconds.
+    /// The total time of their waits, in nanoseconds.
     pub waited_ns: u64,
 }
 
-/// What a carrier carried.
+/// The operations and bytes of one carrier.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CarriedBy {
     /// The name of the carrier.
@@ -158,7 +158,7 @@ impl Process {
     }
 }
 
-/// Whether a descriptor in `/proc` is that of a file of counters.
+/// Whether a descriptor in `/proc` belongs to a file of counters.
 fn is_counters(descriptor: &Path) -> bool {
     let wanted = format!("/memfd:{} (deleted)", NAME.to_string_lossy());
     fs::read_link(descriptor).is_ok_and(|target| target == Path::new(&wanted))
@@ -215,7 +215,7 @@ fn half(bytes: &[u8], offset: usize) -> u32 {
 }
 
 impl Transport {
-    /// Reads a file that the process `own` has open; `None` if the transport is that of another process.
+    /// Reads a file that the process `own` has open; `None` if the transport belongs to another process.
     fn read(file: &File, own: Option<u32>) -> Result<Option<Transport>, String> {
         let bytes = Bytes(file);
         let unreadable = |e: io::Error| format!("they cannot be read: {e}");

@@ -70,7 +70,7 @@ impl Change {
         earlier
     }
 
-    /// What a transport is and whether it makes progress.
+    /// The name and provider of a transport, and whether it makes progress.
     pub(super) fn headline(&self, process: &Process, number: usize) -> String {
         let transport = &process.transports[number];
         let before = self.earlier(process, transport).map_or(0, |t| t.polls);

@@ -56,7 +56,7 @@ fn serving(process: &Process) -> Vec<&Record> {
     serving
 }
 
-/// When the operations of a process were complete.
+/// The times at which the operations of a process were complete.
 struct Ends<'a> {
     done: std::collections::HashMap<u64, u64>,
     flushes: Vec<&'a Record>,

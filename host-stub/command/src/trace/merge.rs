@@ -166,7 +166,7 @@ fn category(kind: Kind) -> &'static str {
     }
 }
 
-/// What a record is called.
+/// The title of a record.
 pub(super) fn title(record: &Record) -> String {
     let of = |what: &str| match record.peer {
         NO_RANK => what.to_owned(),

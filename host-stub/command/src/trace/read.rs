@@ -13,7 +13,7 @@ const SAME_CLOCK: u64 = 1_000_000_000;
 pub(super) struct Job {
     /// In the order of their ranks.
     pub(super) processes: Vec<Process>,
-    /// Which files were left out, and why.
+    /// The files that were left out, each with the reason.
     pub(super) left_out: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// How it is called.
+    /// The title of the process.
     pub(super) fn title(&self) -> String {
         let Head {
             process,
@@ -46,7 +46,7 @@ impl Process {
             .filter(move |record| record.kind == kind)
     }
 
-    /// When its last record ended.
+    /// The time at which its last record ended.
     pub(super) fn end(&self) -> u64 {
         self.records.iter().map(Record::end).max().unwrap_or(0)
     }
@@ -162,7 +162,7 @@ impl Job {
             .position(|process| process.rank == rank)
     }
 
-    /// What was left out, and what the traces lack.
+    /// Remarks about left-out files, and about data that the traces lack.
     pub(super) fn remarks(&self) -> Vec<String> {
         let mut remarks = self.left_out.clone();
         for process in &self.processes {

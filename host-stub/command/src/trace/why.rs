@@ -33,7 +33,7 @@ impl Span {
         }
     }
 
-    /// How long both last at once.
+    /// The time for which both last at once.
     fn overlap(self, other: Span) -> u64 {
         let (begin, end) = (self.begin.max(other.begin), self.end.min(other.end));
         end.saturating_sub(begin)
@@ -133,7 +133,7 @@ fn place(process: &Process, wait: &Record) -> String {
     }
 }
 
-/// Who held the lock for which a rank waited.
+/// The rank that held the lock for which a rank waited.
 fn holder(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
     if wait.kind != Kind::Call || !["lock", "lock_all"].contains(&wait.name().as_str()) {
         return None;
@@ -182,7 +182,7 @@ fn own_pause(process: &Process, span: Span) -> Option<Reason> {
     })
 }
 
-/// How much of an interval a process made no progress, and the longest such time.
+/// The total and the longest time of an interval in which a process made no progress.
 fn paused(process: &Process, span: Span) -> (u64, Option<Span>) {
     let pauses = || process.of(Kind::Quiet).map(Span::of);
     let longest = pauses().max_by_key(|pause| pause.overlap(span));
@@ -245,7 +245,7 @@ fn late(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
     (by * 2 >= span.length()).then_some((Some(rank), reason))
 }
 
-/// The peer for which a wait was: its own, or that of the longest flush in it.
+/// The peer of a wait: its own, or the peer of the longest flush in it.
 fn peer(process: &Process, wait: &Record) -> u64 {
     let span = Span::of(wait);
     let known = |r: &&Record| matches!(r.kind, Kind::Wait | Kind::Refused) && r.peer != NO_RANK;
@@ -276,7 +276,7 @@ fn between(process: &Process, pause: Span) -> String {
     }
 }
 
-/// What had no room for posts.
+/// The queue or ring that had no room for posts.
 fn no_room(process: &Process, span: Span) -> Option<Reason> {
     let refused = process
         .of(Kind::Refused)

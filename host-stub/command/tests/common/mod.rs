@@ -1,4 +1,4 @@
-//! What the tests of the loader, the launcher and jobs share.
+//! Functions shared by the tests of the loader, the launcher and jobs.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 pub(crate) mod counting;

@@ -219,7 +219,7 @@ fn count() -> Result<usize, String> {
 
 fn name(device: i32) -> String {
     let mut name = [0 as c_char; 256];
-    // SAFETY: room for that many bytes, of which the last stays 0.
+    // SAFETY: room for that many bytes; the last stays 0.
     let named = unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), 255, device) };
     if named != CUresult::CUDA_SUCCESS {
         return format!("CUDA device {device}");

@@ -110,7 +110,7 @@ impl Share for Ipc {
 
 /// Memory of another process.
 struct Opened {
-    /// Where the driver mapped its allocation.
+    /// The address to which the driver mapped its allocation.
     at: u64,
     /// Bytes from there to the memory.
     offset: u64,

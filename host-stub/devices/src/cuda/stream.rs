@@ -77,7 +77,7 @@ impl Stream {
         })
     }
 
-    /// Ends the stream, which nobody uses any more.
+    /// Ends the stream, which is no longer used.
     pub(super) fn destroy(&self) -> Result<(), String> {
         // SAFETY: the owner calls this once, last.
         done("cuStreamDestroy", unsafe {
@@ -168,7 +168,7 @@ mod tests {
         Run { to, from, len }
     }
 
-    /// How many of the runs are taken as rows, and that they are those.
+    /// The number of runs that are taken as rows, after a check that they are these runs.
     fn taken(runs: &[Run]) -> usize {
         let mut rows = Rows::of(runs[0]);
         let more = runs[1..].iter().take_while(|run| rows.takes(**run)).count();

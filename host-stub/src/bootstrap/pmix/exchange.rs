@@ -1,7 +1,8 @@
 //! An exchange among all ranks through published keys.
 //!
-//! A rank sends its bytes in pieces, one in each round: put, commit, fence, read the other ranks'
-//! pieces. If a key may be put again ([`Keys::Again`]), two measured facts shape the rounds:
+//! A rank sends its bytes in fragments, one in each round: put, commit, fence, read the other
+//! ranks' fragments. If a key may be put again ([`Keys::Again`]), two measured facts shape the
+//! rounds:
 //! - A commit sends everything that the process ever put. So the keys are few and reused: two of each
 //!   size, alternately. A key is written again two rounds later, after a fence that every reader
 //!   entered after its read.

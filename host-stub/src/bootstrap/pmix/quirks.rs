@@ -27,7 +27,7 @@ impl Quirks {
     }
 }
 
-/// How changed values reach other ranks, as measured with 4.2.2 and 5.0.7:
+/// The keys by which changed values reach other ranks, as measured with 4.2.2 and 5.0.7:
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keys {
     /// Until 4: a commit sends every value that the process has ever put, so keys should be few. A key may

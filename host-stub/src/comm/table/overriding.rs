@@ -1,4 +1,5 @@
-//! How layers override the collectives of a communicator, and how calls find them.
+//! Overriding of a communicator's collectives by layers, and the lookup of their functions by
+//! calls.
 
 use std::sync::Arc;
 

@@ -15,7 +15,7 @@ pub(super) fn overrides() -> OverrideOps {
 const NO_SYS: isize = -(libc::ENOSYS as isize);
 const FAULT: isize = -(libc::EFAULT as isize);
 
-/// A piece of simulated memory, as the copy functions know it.
+/// A block of simulated memory, as the copy functions know it.
 #[derive(Clone, Copy)]
 pub(super) struct Place {
     pub(super) device: u64,

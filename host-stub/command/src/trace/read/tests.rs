@@ -2,7 +2,7 @@ use host_stub::trace::NO_CARRIER;
 
 use super::*;
 
-/// What a file has: a post at each of these times.
+/// A file with a post at each of these times.
 fn file(rank: u64, host: &str, (monotonic, realtime): (u64, u64), begins: &[u64]) -> Process {
     let head = Head {
         process: 100u32.wrapping_add(rank as u32),

@@ -56,7 +56,7 @@ unpack_libraries() {
     touch "$root/.made"
 }
 
-# What needs process_vm_readv and process_vm_writev, which QEMU does not have.
+# Tests that need process_vm_readv and process_vm_writev, which QEMU does not have.
 skipped=(--skip base::cma::tests)
 for test in a_filter_of_either_direction_is_an_obstacle a_refused_consent_is_logged \
     consent_is_asked_for_only_where_it_counts memory_is_known_by_its_probe memory_is_looked_for_under_other_threads \

@@ -4,7 +4,7 @@
 
 one_flag='mpirun -n 2 --mca osc rdma,sm --mca btl self,vader,ofi_rs'
 
-# A package for another Open MPI: apt offers no more than to take the component away with the Open MPI that it is for.
+# A package for another Open MPI: apt only offers to remove the component with the Open MPI that it is for.
 another_openmpi_package() {
     local out library
     library=$(debian_inside dpkg-query -W -f '${Depends}' openmpi-ofi-rs | grep -o 'libopenmpi[0-9]*' | head -1)

@@ -108,7 +108,7 @@ bench_all() {
     if [[ ${1:-} == --short ]]; then
         short=(--short) rounds=(--rounds 7) turns=(--turns 1)
     fi
-    # What an earlier run left is not of this one.
+    # Files of an earlier run do not belong to this one.
     mkdir -p "$bench_out"
     rm -f "$bench_out"/*.json "$bench_out/report.md"
     step 'bench: build' 1800 bash -euo pipefail -c '. scripts/build.sh && . scripts/bench.sh && bench_build'

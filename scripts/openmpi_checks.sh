@@ -26,8 +26,8 @@ openmpi_programs() {
     done
 }
 
-# Errors in the logs of valgrind whose stack leads through the component, which alone is Rust there. What Open MPI and
-# libfabric do by themselves is theirs.
+# Errors in the logs of valgrind whose stack leads through the component, which alone is Rust there. Errors that Open
+# MPI and libfabric cause by themselves do not count.
 openmpi_valgrind_errors() {
     awk '/^==[0-9]+== *$/ { if (block ~ /\.rs:[0-9]/) printf "%s\n", block; block = ""; next }
         { block = block $0 "\n" }
@@ -107,7 +107,7 @@ openmpi_counts() {
     [ "$each" -gt 0 ] && [ "$each" -le $((limit + 20)) ]
 }
 
-# That openmpi_valgrind would notice: bytes that nobody wrote are put into a window.
+# Checks that openmpi_valgrind would notice bytes that nobody wrote, put into a window.
 openmpi_valgrind_notices() {
     local out
     if out=$(openmpi_valgrind shm unwritten); then
@@ -129,7 +129,7 @@ openmpi_shows_itself() {
         grep -q "btl_ofi_rs_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
 }
 
-# What `./dev openmpi` and README say to run, with one setting: windows are this component's.
+# The commands of `./dev openmpi` and README, with one setting: windows are this component's.
 openmpi_readme() {
     local line out
     line=$(openmpi_settings | sed -n 's/^ *\(export OMPI_MCA_mca_base_component_path=.*\)/\1/p')
@@ -138,7 +138,7 @@ openmpi_readme() {
     grep -q '^hello_window: ofi_rs window, put and flush' <<<"$out" && grep -q '^hello_window: ok, 2 ranks' <<<"$out"
 }
 
-# Where packages are missing, their lists are fetched before they are installed.
+# If packages are missing, their lists are fetched before they are installed.
 openmpi_fetches_lists() {
     local stubs=$openmpi_dir/stubs name
     rm -rf "$stubs"
@@ -194,7 +194,7 @@ openmpi_host_stub_apart() {
     OMPI_MCA_btl_ofi_same_node=off openmpi_host_stub "$1" --host one:2,two:2 --mca plm_rsh_agent "$openmpi_agent" --mca oob_tcp_if_include lo
 }
 
-# What a user gave by another source or name must arrive, and must be shown.
+# A parameter that a user gave by another source or name must arrive, and must be shown.
 openmpi_hears_parameters() {
     local out file=$openmpi_dir/parameters.conf
     printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' 'btl_ofi_eager_limit = 8192' >"$file"
@@ -215,7 +215,8 @@ openmpi_hears_parameters() {
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,ofi_rs \
         openmpi_hears timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" || return 1
     grep -q "btl/ofi_rs: using tcp;ofi_rxm" <<<"$out" || return 1
-    # Who asks for the component by the list of BTLs in a file gets it, over tcp where there is no fabric.
+    # A user who asks for the component by the list of BTLs in a file gets it, over tcp where there is no
+    # fabric.
     printf '%s\n' "btl = self,vader,ofi_rs" >"$file"
     out=$(OMPI_MCA_mca_base_param_files=$(pwd)/$file OMPI_MCA_opal_common_ofi_verbose=1 \
         OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || true
@@ -296,7 +297,7 @@ openmpi_program_apart() {
     grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
-# Where Open MPI has no registration cache, memory is registered one by one.
+# If Open MPI has no registration cache, memory is registered one by one.
 openmpi_without_cache() {
     local out
     out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_MR_MODE=ALLOCATED
@@ -306,7 +307,7 @@ openmpi_without_cache() {
     grep -q 'no registration cache' <<<"$out"
 }
 
-# Where registrations stand for pages, Open MPI's cache ends the job that frees a window's memory too early: the program
+# If registrations stand for pages, Open MPI's cache ends the job that frees a window's memory too early: the program
 # would show it.
 openmpi_freed_early_notices() {
     local out
@@ -333,8 +334,8 @@ openmpi_lab_program() {
     [ "$(grep -c '^end .*faults=[1-9]' "$lab/stats")" -ge 1 ]
 }
 
-# That the provider for tests would notice a registration that outlived its memory: one whose end Open MPI's hooks did
-# not see.
+# Checks that the provider for tests would notice a registration that outlived its memory: one whose end Open MPI's
+# hooks did not see.
 openmpi_pages_notice() {
     local out
     if out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_PAGES=1 LAB_MR_MODE=ALLOCATED
@@ -406,7 +407,8 @@ openmpi_mpi4py_run() {
     ! grep -Eq "FAILED|Traceback|skipped" <<<"$out" && grep -q 'OK' <<<"$out"
 }
 
-# That the function before would notice: where windows cannot be had, mpi4py skips its tests, and that must not pass.
+# Checks that the function before would notice missing windows: without windows mpi4py skips its tests, and that must
+# not pass.
 openmpi_mpi4py_notices() {
     local out
     if out=$(OPENMPI_OSC=pt2pt openmpi_mpi4py_run shm 1 test_rma); then
@@ -508,7 +510,7 @@ openmpi_osc_scopes() {
         [ "$(grep -c 'osc/ofi_rs: windows use tcp' <<<"$out")" -eq "$times" ]
 }
 
-# A provider that does not exist hurts nobody on one node, because it is not opened, also where a job spawns another.
+# A provider that does not exist does no harm on one node, because it is not opened, also where a job spawns another.
 openmpi_osc_opens_none() {
     local out none=(--mca btl_ofi_provider_include no-such-provider)
     openmpi_osc_scopes 0 3 "${none[@]}" || return 1
@@ -562,7 +564,7 @@ openmpi_osc_shows_itself() {
     grep -q "MCA osc: ofi_rs .*Component v$version" <<<"$out" && grep -q 'osc_ofi_rs_priority" (current value: "102"' <<<"$out"
 }
 
-# Who serves windows where some rank cannot, or nobody may: osc/rdma does.
+# The component that serves windows if some rank cannot, or nobody may: osc/rdma.
 openmpi_osc_delegates() {
     local out name=("$openmpi_dir/bin/osc_name" rdma) none='-x OMPI_MCA_btl_ofi_provider_include=no-such-provider -x OMPI_MCA_btl_ofi_same_node=off'
     # shellcheck disable=SC2086 # two words
@@ -767,7 +769,7 @@ openmpi_test_alone() {
         openmpi_check "NWChem over this component alone, $provider" openmpi_nwchem "$provider" 2
     done
     openmpi_check "whole mpi4py over this component alone, 3 ranks, net" openmpi_mpi4py_whole net 3
-    # Where the receiver cannot get, pml/ob1 has the sender put each piece of a message at once.
+    # If the receiver cannot get, pml/ob1 has the sender put each fragment of a message at once.
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "long messages by short puts, $provider" \
             openmpi_program "$provider" 2 long_messages --mca pml ob1 --mca "btl_ofi_rs_mode" 2 \
@@ -790,7 +792,7 @@ openmpi_mpi4py_whole() {
     ! grep -Eq "FAILED|Traceback" <<<"$out" && [ "$(grep -c '^OK' <<<"$out")" -ge 1 ]
 }
 
-# What several nodes do differently.
+# Checks that differ between several nodes and one.
 openmpi_test_apart() {
     local provider ranks program
     if ! openmpi_prepare_nodes; then

@@ -264,8 +264,8 @@ osc_spawn_without_inside() {
     [ $status -ne 124 ] && [ "$(grep -ac 'left to other components: rank 2 does not have this component' <<<"$out")" -ge 2 ]
 }
 
-# Who serves windows where some rank cannot, or nobody may: osc/rdma does, where osc/sm is left out. One rank of the job has other
-# settings, by a shell: mpirun of 5.0.7 crashes where programs are separated by colons.
+# The component that serves windows if some rank cannot, or nobody may: osc/rdma, where osc/sm is left out. One rank of the job
+# has other settings, by a shell: mpirun of 5.0.7 crashes where programs are separated by colons.
 osc_delegates_inside() {
     local out
     out=$(osc_run_inside 3 -x OMPI_MCA_osc=^sm sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl_ofi_provider_include=no-such-provider OMPI_MCA_btl_ofi_same_node=off ;; esac

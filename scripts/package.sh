@@ -5,18 +5,20 @@
 #   host-stub_<version>_<arch>.deb            program, libraries, headers, pkg-config files, manual pages, completions
 #   btl-ofi-<version>-<machine>-linux.tar.gz  both, with install.sh, for users without root
 #
-# The component is for the Open MPI of this machine. `--openmpi PREFIX` names that of another Debian release instead, by the
-# folder `usr/lib/<triplet>/openmpi` in a root of that release; its packages go to target/packages/openmpi-<series>.
+# The component is for the Open MPI of this machine. `--openmpi PREFIX` names the Open MPI of another Debian release
+# instead, by the folder `usr/lib/<triplet>/openmpi` in a root of that release; its packages go to
+# target/packages/openmpi-<series>.
 #
 # The packages are made by dpkg-deb from trees that are laid out here; docs/packaging.md says why.
 set -euo pipefail
-# What is packaged is readable, whatever this user's files are.
+# Packaged files are readable, whatever this user's files are.
 umask 022
 cd "$(dirname "$0")/.."
 
 out=$(pwd)/target/packages
 release=${CARGO_TARGET_DIR:-target}/release
-# What dpkg-deb and tar write as time: the last commit's, so that the same sources give the same files.
+# The time that dpkg-deb and tar write: the last commit's, so that the same sources give the same
+# files.
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 export SOURCE_DATE_EPOCH
 
@@ -150,7 +152,8 @@ oldest_libc() {
 # The package of Open MPI's libraries; nothing if they are of none.
 library_package() {
     if [ -n "$prefix" ]; then
-        # Another release's, of which dpkg here knows nothing. Debian names it and the folder of components by one number.
+        # The Open MPI of another release, which dpkg here does not know. Debian names it and the folder of components by
+        # one number.
         printf 'lib%s' "$(basename "$system")"
         return
     fi

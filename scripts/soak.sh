@@ -17,7 +17,8 @@ the same seed makes the same faults. Ends with 1 at the first seed that fails, a
 TEXT
 }
 
-# What the soak runs on, in a folder of its own: builds and edits in the working tree do not change it meanwhile.
+# The build that the soak runs on, in a folder of its own: builds and edits in the working tree do not change it
+# meanwhile.
 soak_build() {
     local tests file
     # Not in /tmp, from which some machines run nothing.
@@ -110,7 +111,7 @@ soak_command() {
     end=$((SECONDS + minutes * 60)) next=$seed
     while [[ $SECONDS -lt $end ]]; do
         for kind in core messages check short failure; do
-            # What one kind takes a round: some ten seconds each on two processors.
+            # The length of one kind's round: some ten seconds each on two processors.
             case $kind in
             core | messages) count=300 ;;
             check) count=12 ;;

@@ -6,12 +6,13 @@
 # A job must end by itself; then no process of it is left, and nothing in /dev/shm once the component was opened again
 # (a rank that was killed cannot remove its segment, and mpirun leaves the others no time to). mpirun would end a job
 # whose rank is killed without anybody's help, so kills come with --enable-recovery: it looks away, and it is the
-# component that has to notice and to end the job, and to say so. Both fates come with btl_ofi_peer_timeout: nobody else
-# looks for a rank to whom nothing is outstanding, such as one whose post the others wait for (see docs/open-mpi-btl.md).
+# component that has to notice and to end the job, and to say so. Both fates come with btl_ofi_peer_timeout: only this
+# check finds a dead rank to which nothing is outstanding, such as a rank for whose post the others wait (see
+# docs/open-mpi-btl.md).
 
 declare -A openmpi_struck_limit=([kill]=10 [stop]=20)
 
-# What processes that are gone left in /dev/shm of ours, by the ids that ranks printed.
+# The files that dead processes left in /dev/shm, found by the ids that ranks printed.
 openmpi_struck_remains() {
     local pid
     for pid in $1; do
@@ -28,7 +29,8 @@ openmpi_struck_run() {
         --mca btl_ofi_peer_timeout 600 "$openmpi_dir/bin/struck" "$kind" "$fate" "$when" 2>&1) || status=$?
     printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) "$status"
     openmpi_struck_pids+=" $(sed -n 's/^rank [0-9] is //p' <<<"$out" | xargs)"
-    # 124 and 137: the limit, because nobody ended the job. Under recovery mpirun itself answers 0.
+    # 124 and 137: the time limit, because the job did not end. Under recovery mpirun itself answers
+    # 0.
     [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && grep -q '^struck$' <<<"$out" &&
         grep -q 'ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }

@@ -41,7 +41,7 @@ def run(name, folder, file):
     begun = time.monotonic()
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         running[name] = output
-        # Who kills this script kills the programs too.
+        # A signal that kills this script kills the programs too.
         command = ["setpriv", "--pdeathsig", "KILL", file, *ARGUMENTS.get(name, [])]
         ended = subprocess.run(
             command, cwd=folder, env={**os.environ, "CARGO_MANIFEST_DIR": folder}, stdin=subprocess.DEVNULL, stdout=output, stderr=output

@@ -56,7 +56,7 @@ static double update(int fetch, long updates, MPI_Win win)
     return now() - begin;
 }
 
-/* How many words of this rank differ from what all updates make of zeros. */
+/* The number of words of this rank that differ from the result of all updates to zeros. */
 static long differences(long updates, const uint64_t *table)
 {
     uint64_t *expected = calloc(words, sizeof(*expected));

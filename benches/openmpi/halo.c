@@ -169,7 +169,8 @@ static double iterate(struct part *part, int fences, int iterations, double *arr
     return seconds;
 }
 
-/* How many points of this rank differ from the whole grid's after as many iterations. */
+/* The number of points of this rank that differ from those of the whole grid after as many
+ * iterations. */
 static long differences(struct part *part, int iterations)
 {
     struct part whole = {.rows = part->points, .columns = part->points, .points = part->points};

@@ -27,7 +27,8 @@ class Job:
     windows: str = "create"  # or allocate
 
 
-# What the applications solve: more where an operation takes less time, so that each takes some hundredths of a second.
+# The sizes of the applications: larger where an operation takes less time, so that each run takes some hundredths of a
+# second.
 WITHIN = [["gups", "65536", "20000"], ["halo", "256", "1000"], ["hash_table", "10000"]]
 BETWEEN = [["gups", "65536", "2000"], ["halo", "256", "500"], ["hash_table", "1000"]]
 
@@ -110,7 +111,7 @@ def main():
     about = running.machine([("openmpi", running.first_line([options.mpirun, "--version"]).removeprefix("mpirun (Open MPI) ")),
                              ("libfabric", running.first_line(["fi_info", "--version"]).removeprefix("fi_info: "))])
     jobs = [job for job in PARTS[options.part]() if options.path in (None, job.where)]
-    # What was measured stays if the rest fails.
+    # The rows measured so far are kept if the rest fails.
     rows, failed = measure(options, jobs, lambda rows: running.write(options.json, about, rows, [target(row) for row in rows]))
     print(", ".join(f"{k} {v}" for k, v in about.items()) + f"; medians of {options.turns} turns, load {os.getloadavg()[0]:.1f}")
     tables(options.part, rows)

@@ -3,7 +3,8 @@
  * A latency is the median over batches of the mean time of one operation with its flush; a rate or bandwidth is the median over
  * batches of 64 operations and one flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
  *
- * A message's latency is half of a round trip; its rate or bandwidth is that of 64 messages and one reply.
+ * A message's latency is half of a round trip; its rate or bandwidth is measured over 64 messages and one
+ * reply.
  *
  * With quick, fewer sizes: bandwidths of puts and gets from 1 KiB up to a largest size, each four times the one before.
  *

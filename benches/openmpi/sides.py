@@ -12,7 +12,7 @@ from turns import WINDOWS
 # Of the hosts that scripts/hosts.sh makes.
 NETWORK = "10.88.0.0/24"
 
-# osc/rdma, with pieces of 512 KiB where it takes 4 KiB by default.
+# osc/rdma, with fragments of 512 KiB instead of its default of 4 KiB.
 RDMA = {"osc": "rdma", "osc_rdma_buffer_size": "4194304"}
 
 # Makes it take a component on one node, where Open MPI prefers its own shared memory.

@@ -1,5 +1,6 @@
 /* The time that a job spends before and after its work: MPI_Init, the first window and the first put that is complete at the
- * next rank, further windows, MPI_Finalize. A time is the longest of all ranks, that of MPI_Finalize rank 0's.
+ * next rank, further windows, MPI_Finalize. A time is the longest of all ranks; the time of MPI_Finalize is
+ * rank 0's.
  *
  * The column of threads holds the number of ranks.
  *

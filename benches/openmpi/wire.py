@@ -13,7 +13,7 @@ import running
 import sides
 import turns
 
-# What ours has to reach against each of the others over TCP, by name and bytes (None for all). Within a node it is 1 for all.
+# Our targets against each of the others over TCP, by name and bytes (None for all). Within a node it is 1 for all.
 TARGETS = {
     ("put_latency", 8): 0.8,
     ("get_latency", 8): 0.8,

@@ -1,4 +1,5 @@
-//! What the measuring programs share: becoming ranks of a job, statistics, and the files that the report is made of.
+//! Code that the measuring programs share: becoming ranks of a job, statistics, and the files that the report is
+//! made of.
 
 #![warn(missing_docs)]
 

@@ -9,13 +9,13 @@ use crate::target::Target;
 /// Names the run in the environment of every part.
 const RUN: &str = "BENCH_RUN";
 
-/// What the report reads of every part.
+/// The fields that the report reads of every part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// The run that it belongs to; empty when nobody named one.
+    /// The run that it belongs to; empty if no run was named.
     #[serde(default)]
     pub run: String,
-    /// What it judged itself.
+    /// The targets that the part judged itself.
     #[serde(default)]
     pub targets: Vec<Target>,
 }

@@ -1,8 +1,8 @@
-//! What is to be reached, and whether it was.
+//! Targets, and whether they were reached.
 
 use serde::{Deserialize, Serialize};
 
-/// Which side of the target a value has to lie on.
+/// The side of the target on which a value has to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
     /// No more than the target.
@@ -26,19 +26,19 @@ impl Bound {
 /// One line of the report.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Target {
-    /// What was measured.
+    /// The name of the measured value.
     pub name: String,
     /// The measured value. `None` means not measured, and counts as not met.
     pub value: Option<f64>,
-    /// Which side.
+    /// The side on which a value has to lie.
     pub bound: Bound,
-    /// What is to be reached.
+    /// The value to reach.
     pub target: f64,
     /// Of the value and the target.
     pub unit: String,
     /// Whether it was reached.
     pub met: bool,
-    /// Where half of the measured values lie, or all of few.
+    /// The range of half of the measured values, or of all if they are few.
     pub spread: Option<(f64, f64)>,
 }
 

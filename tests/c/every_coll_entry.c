@@ -26,8 +26,8 @@ static int count_start(void *data, const host_coll_layer_t *layer, host_comm_t *
     return host_coll_previous_start(data, layer, comm, collective, args, request);
 }
 
-/* A barrier that the layer runs itself: it is over when the barrier below is over and was asked
- * once more. */
+/* A barrier that the layer runs itself: it completes when the barrier below has completed and was
+ * tested once more. */
 typedef struct {
     host_coll_request_t *below;
     int over;
@@ -171,7 +171,7 @@ int main(void) {
         EXPECT(all[0] == 10 * end + 1 && all[1] == -1);
     }
 
-    /* Several requests at the same time, of which one has ended already. */
+    /* Several requests at the same time; one has already ended. */
     before = counts;
     MUST(host_comm_ibarrier(comm, &several[0]));
     MUST(host_iallreduce(mine, all, 1, HOST_INT32, HOST_SUM, comm, &several[2]));

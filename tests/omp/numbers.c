@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* OpenMP's list of devices compared with the host's. `numbers COUNT OWN` defines functions in the place of a
- * runtime with COUNT devices, of which number 0 maps a variable to memory of the host's device OWN. The test
+ * runtime with COUNT devices; device 0 maps a variable to memory of the host's device OWN. The test
  * that runs this program reads the differences in the log. */
 #include "common.h"
 

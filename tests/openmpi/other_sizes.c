@@ -1,5 +1,5 @@
-/* When preloaded, it makes a structure of Open MPI's core library larger, as CUDA support does: this class
- * describes the structure, and is a copy of the library's class except for the size. */
+/* The preloaded library makes a structure of Open MPI's core library larger, as CUDA support does: this
+ * class describes the structure, and is a copy of the library's class except for the size. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stddef.h>

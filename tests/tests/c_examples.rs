@@ -58,7 +58,7 @@ fn passed(name: &str, count: u32, outcome: &Outcome) {
     assert_eq!(passed, count as usize, "{name}, {count} ranks: {said}");
 }
 
-/// Runs a program as `count` ranks, each of which prints that it passed.
+/// Runs a program as `count` ranks; each prints that it passed.
 fn passes(name: &str, count: u32, arguments: &[&str], program: &Path) {
     passes_with(name, count, arguments, program, &[]);
 }

@@ -1,4 +1,4 @@
-//! The examples of host-stub in Rust, each of which checks its own results.
+//! The examples of host-stub in Rust; each checks its own results.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -32,7 +32,7 @@ fn built(name: &str) -> &'static Path {
         .unwrap_or_else(|| panic!("there is no example {name}"))
 }
 
-/// Runs an example as two ranks and as three, each of which prints `words`, with and without shared memory.
+/// Runs an example as two ranks and as three, with and without shared memory; each rank prints `words`.
 fn example(name: &str, parameters: &[&str], words: &str) {
     let program = built(name);
     for (ranks, provider, same_node) in [("2", "shm", "auto"), ("3", "tcp;ofi_rxm", "off")] {

@@ -1,10 +1,10 @@
-//! How the transport grows: peers to a million, outstanding operations to a million, regions to a
-//! hundred thousand, ranks of a window that are locked together to a thousand, threads to eight, ranks of a node to 256.
+//! Growth of the transport: peers to a million, outstanding operations to a million, regions to a hundred thousand,
+//! ranks of a window that are locked together to a thousand, threads to eight, ranks of a node to 256.
 //!
-//! Bytes are those that this program's allocator gave, with what the C library adds to each piece: the
-//! transport is linked into it, while libfabric and its providers, the lab provider too, have memory
-//! of their own. The kernel counts the memory that the ranks of a node take. Times are medians of
-//! rounds in which the small and the large case take turns.
+//! Bytes are those that this program's allocator gave, with the bytes that the C library adds to each
+//! allocation: the transport is linked into it, while libfabric and its providers, the lab provider
+//! too, have memory of their own. The kernel counts the memory that the ranks of a node take. Times
+//! are medians of rounds in which the small and the large case take turns.
 
 mod locks;
 mod memory;

@@ -3,7 +3,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What the C library keeps before each piece of memory.
+/// Bytes that the C library keeps before each allocation.
 const HEADER: usize = 8;
 
 static GIVEN: AtomicUsize = AtomicUsize::new(0);
@@ -15,7 +15,7 @@ fn size(piece: *mut u8) -> usize {
     if piece.is_null() {
         return 0;
     }
-    // SAFETY: the piece came from the C library's allocator and was not given back.
+    // SAFETY: the allocation came from the C library's allocator and was not given back.
     HEADER + unsafe { libc::malloc_usable_size(piece.cast()) }
 }
 
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
         GIVEN.fetch_sub(size(piece), Ordering::Relaxed);
         // SAFETY: the caller vouches for the piece.
         let moved = unsafe { System.realloc(piece, layout, new) };
-        // Where there was no memory, the old piece is still there.
+        // Without memory, the old allocation remains.
         GIVEN.fetch_add(
             size(if moved.is_null() { piece } else { moved }),
             Ordering::Relaxed,

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::report::Report;
 
-/// Ranks of the node, and of that of a short run.
+/// Ranks of the node, and of the node of a short run.
 const RANKS: u32 = 256;
 const FEW: u32 = 64;
 /// Mebibytes that a rank may take.
@@ -36,7 +36,7 @@ const VECTOR: usize = COUNTER + 8;
 /// shared memory.
 const BLOCK: usize = 512;
 
-/// What a rank found: bytes, and seconds since its start.
+/// The figures of one rank: bytes, and seconds since its start.
 #[derive(Serialize, Deserialize)]
 struct Figures {
     /// Private memory that the job added.
@@ -180,7 +180,8 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
     let job = Job::init(options).map_err(text)?;
     let joined = start.elapsed().as_secs_f64();
 
-    // Memory of one window is reached through rings and by the kernel, that of the other is mapped.
+    // Memory of one window is reached through rings and by the kernel; memory of the other is
+    // mapped.
     let info = Info::new().with_table(TableChoice::Btl);
     let len = job.size() as usize * PLACE;
     let own = Window::allocate_with(&job, len, 1, &info).map_err(text)?;

@@ -21,7 +21,7 @@ use crate::setup::{Local, open};
 const MOST: usize = 1_000_000;
 /// Bytes of our own memory that a peer may take: 48, and what chunks add.
 const BYTES: f64 = 48.5;
-/// Where the node and the length of the provider's name stand in what a process publishes, and how long all before that name is
+/// Offsets in the data that a process publishes: the node, and the length of all fields before the provider's name
 /// (`core/src/peer/address.rs`). Behind the name stands the endpoint's address.
 const NODE: std::ops::Range<usize> = 8..16;
 const NAME_LENGTH: [usize; 2] = [44, 45];
@@ -39,7 +39,7 @@ struct Many {
     seconds: f64,
 }
 
-/// Which peers are added.
+/// The peers to add.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
     /// Of other nodes; the first, the middle one and the last are this process.
@@ -219,7 +219,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
             .wrapping_add(1442695040888963407);
         many.peers.swap(last, (state >> 33) as usize % (last + 1));
     }
-    // Where the next turn begins, so that none finds the peers of the one before.
+    // The first peer of the next turn, so that no turn finds the peers of the one before.
     let next = Cell::new(0);
     let scattered = |call: usize| {
         if call == 0 {

@@ -1,4 +1,4 @@
-//! What was measured, as lines for people and as targets for the report of all benchmarks.
+//! The measured values, as lines for people and as targets for the report of all benchmarks.
 
 use std::path::Path;
 

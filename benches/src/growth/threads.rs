@@ -62,7 +62,7 @@ impl Way {
     }
 }
 
-/// What threads with a context each are to reach of their number times the rate of one.
+/// The part of N times one thread's rate that N threads with a context each must reach.
 const PERFECT: f64 = 0.99;
 
 /// Operations per second of `count` threads together.

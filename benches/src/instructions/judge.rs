@@ -7,7 +7,7 @@ use benches::target::{Bound, Target};
 /// Instructions by kind of operation, of each provider.
 pub(super) type Counts = BTreeMap<String, BTreeMap<String, f64>>;
 
-/// How far a count may lie over the recorded one.
+/// The largest accepted ratio of a count to the recorded one.
 const TOLERANCE: f64 = 1.03;
 /// Most instructions from the table's entry to the provider's call and back, without callback: of a put or get, and of an
 /// atomic.
@@ -22,7 +22,7 @@ const RECORDED_LIMIT: f64 = 190.0;
 /// Most instructions of a put on a window with its flush, those of the host included.
 const WINDOW_LIMIT: f64 = 350.0;
 
-/// How a count lies to the recorded one.
+/// A count compared with the recorded one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Kept,

@@ -6,8 +6,8 @@
 //! `instructions --record` records. Over the lab provider a process talks to itself, so that every
 //! operation takes the way through the provider, and each count is the same in every run; over shm two
 //! processes talk, where small transfers and atomics are handed to the target through its ring; over net
-//! two processes talk as between nodes, where they gather in messages. What
-//! waits for the target there is not counted: the polls would be, as many as the other process lets pass.
+//! two processes talk as between nodes, where they gather in messages. Waiting for the target is not
+//! counted there: its polls would be counted, and the other process decides how many there are.
 
 mod judge;
 mod profile;
@@ -37,7 +37,7 @@ struct Arguments {
     /// Writes the counts as those to compare with.
     #[arg(long)]
     record: bool,
-    /// Where they are recorded.
+    /// The file of recorded counts.
     #[arg(long, default_value = "benches/instructions.json")]
     file: PathBuf,
     /// Writes what was counted, and the targets, for the report.

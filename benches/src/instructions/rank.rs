@@ -1,4 +1,4 @@
-//! What is counted: the same number of calls of each kind, each kind between the entry and the end of
+//! The counted calls: the same number of each kind, each kind between its entry and the end of
 //! [`counted_phase`], which makes callgrind write its counts and begin anew.
 
 use std::cell::Cell;
@@ -23,7 +23,7 @@ pub(super) const CALLS: u64 = 48;
 /// Bytes of each rank's memory; its last word ends a rank that only makes progress.
 const SIZE: usize = 4096;
 const STOP: usize = SIZE - 8;
-/// How long the target may be too slow before a kind is counted.
+/// The longest time for which the target may be too slow before a kind is counted.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Polls of the target before it gives way to other processes.
 const POLLS: usize = 1000;

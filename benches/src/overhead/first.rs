@@ -11,14 +11,14 @@ use plugin_api::{Handle, Status};
 use crate::STOP;
 use crate::raw::{Raw, Target};
 
-/// Who goes first.
+/// The side that goes first.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum First {
     Raw,
     Transport,
 }
 
-/// Where the other rank is, for both sides; not connected yet.
+/// The address of the other rank, for both sides; not connected yet.
 pub(crate) struct Stranger {
     pub(crate) rank: u32,
     /// For the raw side: the endpoint's name, and the memory's address and key.

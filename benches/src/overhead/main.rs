@@ -1,5 +1,6 @@
-//! What the transport adds to libfabric: the same transfers through the plugin's vtable, through a
-//! window of the host over that transport, and by raw calls, in the same two processes, turn by turn, so that a machine whose speed drifts slows both.
+//! The time that the transport adds to libfabric: the same transfers through the plugin's vtable, through a window of the host
+//! over that transport, and by raw calls, in the same two processes, turn by turn, so that a machine whose speed drifts slows
+//! all of them.
 //!
 //! `overhead --provider shm` launches itself as two ranks. Rank 0 measures; rank 1 makes progress
 //! for all sides. The table shows medians over rounds and the ratios to raw; `--output FILE` writes
@@ -25,7 +26,7 @@ use sides::Sides;
 
 /// Largest transfer, and so the size of each buffer.
 const LARGEST: usize = 4 << 20;
-/// Where rank 1 looks for the word that ends it, behind the data.
+/// The place behind the data where rank 1 looks for the word that ends it.
 const STOP: usize = LARGEST;
 
 #[derive(Parser)]

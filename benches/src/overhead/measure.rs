@@ -1,4 +1,4 @@
-//! What is measured, in which order, and how it is shown.
+//! The measured operations, their order, and how they are shown.
 
 use benches::part;
 use benches::statistics::Figure;
@@ -91,7 +91,8 @@ fn compare(
     }
     let mut figures = [const { Vec::<f64>::new() }; 3];
     for round in 0..arguments.rounds {
-        // Who goes first changes, so that nobody always finds the caches of the same other.
+        // Another side goes first in each turn, so that no side always finds the caches as the same
+        // other side left them.
         for turn in 0..SIDES.len() {
             let at = (round + turn) % SIDES.len();
             let seconds = sides.timed(SIDES[at], kind, measure, size, n)?;
@@ -193,7 +194,7 @@ fn over_raw_targets(provider: &str, rows: &[Row]) -> Vec<Target> {
         .collect()
 }
 
-/// What operations on memory that neighbours map may take, in nanoseconds: plain instructions, beside 160 to 210 of UCX's posix
+/// The limits of operations on memory that neighbours map, in nanoseconds: plain instructions, beside 160 to 210 of UCX's posix
 /// transport for a put and a flush, and 26 for a fetch-add.
 fn mapped_targets(rows: &[Row]) -> Vec<Target> {
     let limits = [(Kind::Put, "and flush", 60.0), (Kind::FetchAdd, "", 80.0)];

@@ -20,7 +20,7 @@ pub(crate) struct Raw {
     pub(crate) outstanding: u64,
 }
 
-/// What becomes of a call.
+/// The result of a call.
 pub(crate) type Posted = Result<(), String>;
 
 /// A peer's region as the raw side names it.

@@ -73,7 +73,7 @@ pub(crate) struct Sides {
     pub(crate) words: (usize, usize),
 }
 
-/// How long something may be without room before that is an error.
+/// The longest time for which a call may find no room before that is an error.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Sides {

@@ -1,4 +1,4 @@
-//! What the numbers depend on: the machine, and the versions of what was measured.
+//! The conditions of the numbers: the machine, and the versions of the measured software.
 
 use std::collections::BTreeMap;
 use std::process::Command;

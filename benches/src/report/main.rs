@@ -19,7 +19,7 @@ use parts::Measurements;
 #[derive(Parser)]
 #[command(about = "Make one report of measurements")]
 struct Arguments {
-    /// Where the measurements are and the report goes.
+    /// The folder of the measurements and the report.
     folder: PathBuf,
 }
 
@@ -60,7 +60,7 @@ fn write(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// What stands above the table about runs: one name, or which file is of which.
+/// The lines above the table about runs: one name, or the file of each run.
 fn runs(of: &BTreeMap<String, String>) -> Vec<String> {
     let named = |run: &str| match run {
         "" => String::from("an unnamed one"),

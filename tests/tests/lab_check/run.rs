@@ -208,7 +208,7 @@ fn judge(
             if !REPORTS.iter().any(|report| text.contains(report)) {
                 return Err("it ended without naming a failure".to_owned());
             }
-            // Whatever was reported, no rank may crash.
+            // No rank may crash, whatever was reported.
             if let Some(crash) = CRASHES.iter().find(|crash| text.contains(*crash)) {
                 return Err(format!("a rank ended by itself: {crash}"));
             }

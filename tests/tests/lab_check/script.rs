@@ -76,8 +76,8 @@ impl Script {
         }
     }
 
-    /// Windows that take further memory, over a provider that registers at most `regions` pieces at
-    /// a time.
+    /// Windows that take further memory, over a provider that registers at most `regions` regions
+    /// at a time.
     pub(crate) fn with_regions(regions: usize) -> Script {
         Script {
             seed: 1,

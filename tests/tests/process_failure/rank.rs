@@ -15,7 +15,7 @@ use crate::run::{FATE, KIND, SEED};
 type Failed = Box<dyn std::error::Error>;
 
 /// The size of a rank's window in bytes; large enough for transfers that providers divide into
-/// pieces.
+/// fragments.
 const SIZE: usize = 1 << 17;
 /// The number of steps within which a rank may signal itself.
 const STEPS: u64 = 40;
@@ -246,7 +246,7 @@ const MARK: u8 = 0x5a;
 
 /// Memory that the transport freed as this process left the job, and that other code may have by now.
 fn freed() -> Vec<Vec<u8>> {
-    // More than all that a rank frees, in pieces that fit into what is free.
+    // More than all that a rank frees, in blocks that fit into the free memory.
     let sizes = (0..4096).map(|n| 1024 << (n % 3));
     sizes.map(|size| vec![MARK; size]).collect()
 }

@@ -89,7 +89,7 @@ unsafe extern "C" fn writemsg(
         Err(code) => return code,
     };
     let work = Work::Atomic { kind, datatype, op };
-    // SAFETY: descriptors are NULL, or one for each piece.
+    // SAFETY: descriptors are NULL, or one for each buffer.
     let desc = unsafe { m.desc.as_ref() }.map_or(std::ptr::null_mut(), |d| *d);
     // SAFETY: the arguments are those of fi_atomicmsg.
     unsafe {

@@ -289,7 +289,7 @@ unsafe extern "C" fn read(cq: *mut ffi::fid_cq, buffer: *mut c_void, count_: usi
             Ready::Stray => (0, None, &COUNTS.strays),
         };
         let op_context = context as *mut c_void;
-        // SAFETY: the caller passes room for `count_` entries of the queue's format, of which `i` are
+        // SAFETY: the caller passes room for `count_` entries of the queue's format; `i` of them are
         // filled.
         unsafe {
             if queue.inner.long {

@@ -94,7 +94,7 @@ unsafe extern "C" fn writemsg(
     if let Some(code) = unsafe { bare::write(ep, near, far, message.context) } {
         return code;
     }
-    // SAFETY: descriptors are NULL, or one for each piece.
+    // SAFETY: descriptors are NULL, or one for each buffer.
     let desc = unsafe { message.desc.as_ref() }.map_or(std::ptr::null_mut(), |d| *d);
     // SAFETY: the arguments are those of fi_writemsg.
     unsafe {

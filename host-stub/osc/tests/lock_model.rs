@@ -11,7 +11,7 @@
     reason = "the file is built again here, and not all of it is used"
 )]
 
-/// The source, with what it finds beside it.
+/// The source under test, with the modules that it uses.
 #[path = "../src/win"]
 mod win {
     pub(super) mod lock_words;
@@ -46,7 +46,7 @@ mod win {
         unsafe impl Sync for Guarded {}
 
         impl LockWords for Guarded {
-            /// None, so that what a thread does does not depend on the clock.
+            /// Zero, so that the steps of a thread do not depend on the clock.
             const PATIENCE: Duration = Duration::ZERO;
 
             fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
@@ -90,7 +90,7 @@ mod win {
             }
         }
 
-        /// Threads that lock keep each other out as they should, and leave the words as they were, also where they give up.
+        /// Threads exclude each other as the locks require, and restore the words, also if they give up.
         fn check<const N: usize>(parts: [fn(&Guarded); N]) {
             let mut model = loom::model::Builder::new();
             model.preemption_bound = Some(3);

@@ -11,14 +11,14 @@
     reason = "the files are built again here, and not all of them is used"
 )]
 
-/// The sources, with what they find beside them.
+/// The sources under test, with the modules that they use.
 #[path = "../src/win"]
 mod win {
     pub(super) mod busy;
     pub(super) mod pending;
     pub(super) mod slots;
 
-    /// Of control blocks, what slots name.
+    /// The part of control blocks that slots use.
     mod control {
         pub(super) struct Word(pub(super) usize);
 
@@ -31,9 +31,9 @@ mod win {
         }
     }
 
-    /// loom's atomics. It takes SeqCst of a load or a change for acquire and release, and knows
-    /// sequential consistency of fences only; one before each gives a load and a change at least
-    /// what C++ gives them among each other, and an acquire load nothing.
+    /// loom's atomics. loom treats SeqCst loads and changes as acquire and release, and implements
+    /// sequential consistency for fences only. A fence before each load and change gives them at
+    /// least the order that C++ gives SeqCst accesses; an acquire load gets none.
     pub(super) mod sync {
         pub(super) use loom::sync::Mutex;
         use loom::sync::atomic;
@@ -115,7 +115,7 @@ mod win {
         // SAFETY: loom checks each access.
         unsafe impl Sync for Effect {}
 
-        /// Counts and failures share a word: no failure is lost beside a count or another failure, and no count beside a failure.
+        /// Counts and failures share a word: concurrent changes lose no failure and no count.
         #[test]
         fn a_failure_beside_another_leaves_the_count() {
             check(|| {
@@ -132,8 +132,9 @@ mod win {
             });
         }
 
-        /// A thread issues beside another's flush, then flushes itself: its flush waits for its
-        /// operation, whichever cell counts it, and sees what the completing thread wrote.
+        /// A thread issues an operation during another thread's flush, then flushes itself: its
+        /// flush waits for the operation in either cell, and sees the writes of the completing
+        /// thread.
         #[test]
         fn a_flush_beside_another_waits_for_its_own() {
             check(|| {
@@ -145,7 +146,8 @@ mod win {
                     let issued = Arc::clone(&issued);
                     thread::spawn(move || {
                         let first = pending.flush();
-                        // Over at once, as far as it can tell, or when the operation is.
+                        // The flush ends at once if it sees no operation, otherwise with the
+                        // operation.
                         let first = (!first.is_done()).then_some(first);
                         let cell = loop {
                             match issued.load(Ordering::Acquire) {
@@ -170,7 +172,7 @@ mod win {
             });
         }
 
-        /// A flush that is given up leaves an operation behind. The next flush, of whatever thread, waits for it.
+        /// A flush that is given up leaves an operation behind. The next flush, of any thread, waits for it.
         #[test]
         fn a_flush_waits_for_what_another_gave_up() {
             check(|| {
@@ -228,7 +230,8 @@ mod win {
             }
         }
 
-        /// A flush ends although another thread keeps something back beside it and sends nothing.
+        /// A flush ends although another thread keeps an operation back meanwhile and sends
+        /// nothing.
         #[test]
         fn a_flush_has_all_that_it_waits_for_sent() {
             check(|| {
@@ -270,15 +273,15 @@ mod win {
                 cell
             }
 
-            /// A flush of all, of its wait the beginning.
+            /// The first step of a flush of all.
             fn unsettled(&self) -> Vec<usize> {
                 self.busy
                     .unsettled(|_| Some((&self.listed, self.pending.unsettled() == 0)))
             }
         }
 
-        /// Two threads issue and flush all: each looks at the peer while its own operation is under way, whatever the
-        /// other finds settled meanwhile.
+        /// Two threads issue and flush all: each visits the peer while its own operation is under way, even if the
+        /// other thread finds the peer settled meanwhile.
         #[test]
         fn a_flush_of_all_looks_at_what_this_thread_issued() {
             check(|| {
@@ -300,7 +303,8 @@ mod win {
             });
         }
 
-        /// Two threads take slots at once: never the same, and a thread that sees the end sees the result.
+        /// Two threads take slots at the same time: never the same slot, and a thread that sees the end
+        /// sees the result.
         #[test]
         fn slots_are_given_to_one_at_a_time() {
             check(|| {
@@ -321,7 +325,7 @@ mod win {
             });
         }
 
-        /// The word that an operation fetched is there when its slot says that it ended.
+        /// A thread that sees in the slot that the operation ended sees the fetched word.
         #[test]
         fn a_slot_orders_its_result() {
             check(|| {

@@ -7,19 +7,19 @@ use plugin_api::{AtomicOp, Datatype, Status};
 
 use super::op::{Op, combine};
 
-/// The code by which the target's [`combine_elements`] knows an operation on a type.
+/// The code of an operation on a type for the target's [`combine_elements`].
 pub fn apply_code(datatype: Datatype, op: AtomicOp) -> u32 {
     (datatype as u32) << 8 | op as u32
 }
 
-/// A door's arithmetic on elements of types that the engine does not know: `count` elements of `size` bytes become the results of
-/// the operation that `code` names, on them and their operands. Code and size may come from another process: the function refuses
-/// a code that it does not know, or of elements of another size, with [`Status::NOT_SUPPORTED`].
+/// A door's arithmetic on elements of types that the engine does not know: `count` elements of `size` bytes become the results
+/// of the operation `code` on the elements and their operands. Code and size may come from another process: the function
+/// refuses an unknown code, or a code for elements of another size, with [`Status::NOT_SUPPORTED`].
 ///
 /// # Safety
 /// The caller passes `count` elements and as many operands of this size, both aligned for every type of that size. The function
-/// runs on any thread that makes progress, under locks of the transport: it calls nothing of a window or the transport, and does
-/// not wait.
+/// runs on any thread that makes progress, under locks of the transport: it calls no function of a window or of the transport,
+/// and does not wait.
 pub type CombineFn = unsafe fn(
     code: u32,
     size: usize,
@@ -28,7 +28,8 @@ pub type CombineFn = unsafe fn(
     count: usize,
 ) -> Status;
 
-/// Marks the codes of a door among those that a transport brings. A door's own are less.
+/// Marks the codes of a door among the codes that a transport brings. The codes that a door uses
+/// itself are less.
 pub(crate) const OF_DOOR: u32 = 1 << 31;
 
 /// Combines elements by a door's function, which may panic.
@@ -45,12 +46,13 @@ pub(crate) unsafe fn combine_by_door(
     let Some(combine) = door else {
         return Status::NOT_SUPPORTED;
     };
-    // SAFETY: the caller guarantees elements and operands, and where this runs.
+    // SAFETY: the caller guarantees elements and operands, and the thread on which this runs.
     let combine = || unsafe { combine(code, size, elements, operands, count) };
     catch_unwind(AssertUnwindSafe(combine)).unwrap_or(Status::FATAL)
 }
 
-/// The arithmetic by which this process makes accumulates of peers. `door` is a [`CombineFn`] or NULL.
+/// The arithmetic by which this process executes accumulates of peers. `door` is a [`CombineFn`] or
+/// NULL.
 ///
 /// # Safety
 /// There are `count` elements of `size` bytes and as many operands, both aligned for every type of that size.
@@ -78,7 +80,7 @@ pub unsafe extern "C" fn combine_elements(
         return Status::NOT_SUPPORTED;
     }
     let bytes = count * size;
-    // SAFETY: the transport passes as many elements and operands.
+    // SAFETY: the transport passes this number of elements and operands.
     let (elements, operands) = unsafe {
         (
             std::slice::from_raw_parts_mut(elements.cast::<u8>(), bytes),
@@ -96,7 +98,7 @@ pub unsafe extern "C" fn combine_elements(
 mod tests {
     use super::*;
 
-    /// Code 5 adds the first bytes of elements of 16.
+    /// Code 5 adds the first bytes of elements of 16 bytes.
     unsafe fn of_door(
         code: u32,
         size: usize,
@@ -115,7 +117,7 @@ mod tests {
         }
     }
 
-    /// Combines 7 and 3; returns the first word of the element, too.
+    /// Combines 7 and 3; returns the status and the first word of the element.
     fn combined(door: Option<CombineFn>, code: u32, size: usize) -> (Status, u64) {
         let mut elements = [7u64, 0];
         let operands = [3u64, 0];

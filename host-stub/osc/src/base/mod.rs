@@ -1,9 +1,9 @@
 //! The base of the engine: operations on elements, memory, and the identity of a process.
 //!
-//! - [`process`]: the identity of a process, for others on its machine.
-//! - `op`: operations on elements, and what they compute; `arithmetic`: the same for a transport.
-//! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: whether there
-//!   is as much.
+//! - [`process`]: the identity of a process, for other processes of its machine.
+//! - `op`: operations on elements, and their results; `arithmetic`: the same for a transport.
+//! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: a check that
+//!   the node has enough of it.
 //! - `turn`: a value with one user at a time.
 
 mod arithmetic;

@@ -1,4 +1,4 @@
-//! Accumulate operations: MPI's names, which types each is defined on, and what each computes.
+//! Accumulate operations: MPI's names, the types on which each is defined, and the result of each.
 
 use std::fmt;
 
@@ -50,7 +50,7 @@ impl Op {
         Op::NoOp,
     ];
 
-    /// The name, as MPI's constants without prefix and in lower case.
+    /// The name: MPI's constant without prefix, in lower case.
     pub const fn name(self) -> &'static str {
         match self {
             Op::Sum => "sum",
@@ -163,8 +163,9 @@ macro_rules! float_combine {
                 let value = match op {
                     Op::Sum => a + b,
                     Op::Prod => a * b,
-                    // The comparison, not `f32::min`: a NaN operand leaves the target as it is,
-                    // as `target = operand < target ? operand : target` does in providers.
+                    // A comparison instead of `f32::min`: a NaN operand leaves the target
+                    // unchanged, as `target = operand < target ? operand : target` does in
+                    // providers.
                     Op::Min => {
                         if b < a {
                             b

@@ -3,7 +3,7 @@
 use std::alloc::{Layout as AllocLayout, alloc, dealloc};
 use std::ptr::NonNull;
 
-/// Zeroed, page-aligned memory, freed on drop. Peers may write it at any time, so nothing here
+/// Zeroed, page-aligned memory, freed on drop. Peers may write it at any time, so no code here
 /// makes a reference to its contents.
 pub struct Pages {
     base: NonNull<u8>,
@@ -17,16 +17,16 @@ unsafe impl Sync for Pages {}
 
 /// Page size, so that no page is shared with other data when a provider pins or maps it.
 const ALIGNMENT: usize = 4096;
-/// Bytes of a huge page where the kernel makes them by itself; elsewhere merely an alignment.
+/// Bytes of a huge page if the kernel makes them by itself; otherwise only an alignment.
 const HUGE: usize = 2 << 20;
-/// Memory of at least this size lies on huge pages where the kernel has them. So first touches and
+/// Memory of at least this size lies on huge pages if the kernel has them. So first touches and
 /// registrations take fewer faults, and random accesses miss address translation less often. The rest
 /// behind the last whole huge page lies on ordinary pages, so that no more than the memory itself is
 /// resident.
 const LARGE: usize = 2 * HUGE;
 
 impl Pages {
-    /// `len` bytes (at least one page); `None` when there is no such memory.
+    /// Allocates `len` bytes (at least one page); `None` if the system has no such memory.
     pub fn new(len: usize) -> Option<Pages> {
         let layout = layout(len)?;
         // SAFETY: the layout has at least one byte.
@@ -35,13 +35,13 @@ impl Pages {
             let rest = layout.size() % HUGE;
             let whole = layout.size() - rest;
             let advise = |from: usize, size, advice| {
-                // Before the first touch. Refused, the pages are ordinary ones.
-                // SAFETY: whole pages within the memory just allocated; the advice does not change what they hold.
+                // Before the first touch. If the kernel refuses, the pages are ordinary ones.
+                // SAFETY: whole pages within the memory just allocated; the advice does not change their contents.
                 unsafe { libc::madvise(base.as_ptr().byte_add(from).cast(), size, advice) };
             };
             advise(0, whole, libc::MADV_HUGEPAGE);
-            // A huge page would reach beyond this memory. The kernel takes one unasked where all memory may have
-            // them, and where memory that was freed had asked for them.
+            // A huge page would reach beyond this memory. The kernel uses one without advice if all memory may
+            // have huge pages, or if freed memory in the same mapping had the advice.
             advise(whole, rest, libc::MADV_NOHUGEPAGE);
         }
         // SAFETY: just allocated with this size.
@@ -49,15 +49,16 @@ impl Pages {
         Some(Pages { base, layout })
     }
 
-    /// Gives the memory away; [`from_base`](Self::from_base) takes it back.
+    /// Gives up ownership; [`from_base`](Self::from_base) takes the memory back.
     pub fn into_base(self) -> NonNull<u8> {
         std::mem::ManuallyDrop::new(self).base
     }
 
-    /// Takes back memory of `len` bytes; `None` for a length that no memory has.
+    /// Takes back memory of `len` bytes; `None` if no memory can have this length.
     ///
     /// # Safety
-    /// It came from [`into_base`](Self::into_base) of pages made with this length, and nothing else uses it.
+    /// The memory came from [`into_base`](Self::into_base) of pages made with this length, and nothing else
+    /// uses it.
     pub unsafe fn from_base(base: NonNull<u8>, len: usize) -> Option<Pages> {
         layout(len).map(|layout| Pages { base, layout })
     }
@@ -97,7 +98,8 @@ mod tests {
             .ok()
     }
 
-    /// Whether the mapping that holds an address refuses huge pages; none are given where the kernel has no flag of it.
+    /// Whether the mapping that holds an address refuses huge pages. True if the kernel makes no huge pages by
+    /// itself.
     fn refuses_huge_pages(address: usize) -> bool {
         if !std::path::Path::new("/sys/kernel/mm/transparent_hugepage").exists() {
             skipped(
@@ -146,7 +148,8 @@ mod tests {
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
         let is_resident = |at: &usize| {
             let mut state = 0u8;
-            // SAFETY: the kernel checks the address, which may be of no mapping, and writes one byte for one page.
+            // SAFETY: the kernel checks the address, which may lie in no mapping, and writes one byte for one
+            // page.
             let rc = unsafe { libc::mincore(base.wrapping_add(*at).cast(), page, &mut state) };
             rc == 0 && state & 1 == 1
         };
@@ -156,7 +159,7 @@ mod tests {
     #[test]
     fn no_more_than_the_memory_is_resident() {
         const SPARE: usize = 16 * ALIGNMENT;
-        // Other tests may use memory beside it meanwhile.
+        // Other tests may use adjacent memory meanwhile.
         let mut found = Vec::new();
         for turn in 0..5 {
             for rest in [0, 1, 100_000, HUGE / 2] {

@@ -4,20 +4,20 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Mutex, PoisonError};
 
-/// A process: its id, when it started (ids are reused), and the space in which the id means it.
+/// A process: its id, its start time (ids are reused), and the space in which the id is valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Process {
     /// Process id, in its own namespace.
     pub pid: u32,
     /// Field 22 of `stat` in `/proc`, the lower 32 bits of the clock ticks since boot; 0 if it cannot be read.
     pub started: u64,
-    /// The same for processes that share a kernel and a process-id namespace, different for all
-    /// others; 0 where it cannot be known. Containers on one machine differ in it.
+    /// A number that processes share if they have the same kernel and process-id namespace; 0 if it
+    /// cannot be read. Containers on one machine have different numbers.
     pub space: u64,
 }
 
 impl Process {
-    /// This process. Found out once, and again after a fork.
+    /// This process. The values are read once, and again after a fork.
     pub fn own() -> Process {
         static OWN: Mutex<Option<Process>> = Mutex::new(None);
         let pid = std::process::id();
@@ -35,12 +35,12 @@ impl Process {
         }
     }
 
-    /// Whether its id means the same process here as there.
+    /// Whether the process ids of both processes are valid in the same space.
     pub fn is_beside(&self, other: &Process) -> bool {
         self.space != 0 && self.space == other.space
     }
 
-    /// Whether it has ended: not there, a zombie, or another process under its id. Asked only of a
+    /// Whether the process has ended: it does not exist, is a zombie, or another process has its id. Only for a
     /// process [beside](Self::is_beside) this one. If `/proc` does not tell, or shows other ids than this process has
     /// (in a container that sees the outer `/proc`), the process is taken to live until it is reaped.
     pub fn is_gone(&self) -> bool {
@@ -66,8 +66,8 @@ const FAULTS: [libc::c_int; 6] = [
     libc::SIGSYS,
 ];
 
-/// Runs `spawn` with the signals blocked that are for the program's own threads: a thread that it starts begins with them
-/// blocked. Faults of the thread itself stay as they are.
+/// Runs `spawn` with all signals blocked that are meant for the program's own threads: a thread that `spawn` starts
+/// inherits the mask. Signals for faults of the thread itself stay unblocked.
 pub fn with_signals_blocked<R>(spawn: impl FnOnce() -> R) -> R {
     // SAFETY: the sets are written before they are read; this thread's mask is put back.
     unsafe {
@@ -106,15 +106,16 @@ fn shows_own_ids() -> bool {
     ids.is_none_or(|ids| ids.split_ascii_whitespace().count() == 1)
 }
 
-/// State and start of a process. Not `/proc/<pid>/stat`: QEMU, which runs programs of other processors, invents that file
-/// for the program's own process, with another start.
+/// State and start time of a process, from its main thread. QEMU, which runs programs of other processors, invents
+/// `/proc/<pid>/stat` for the program's own process, with another start time.
 fn main_thread(pid: u32) -> Option<(u8, u64)> {
     stat(&format!("/proc/{pid}/task/{pid}"))
 }
 
 fn stat(folder: &str) -> Option<(u8, u64)> {
     let text = std::fs::read(format!("{folder}/stat")).ok()?;
-    // The command's name in parentheses may hold anything; fields go on after the last one.
+    // The command's name in parentheses may contain any characters; the other fields follow the
+    // last parenthesis.
     let after = text.iter().rposition(|&byte| byte == b')')? + 1;
     let mut fields = std::str::from_utf8(text.get(after..)?)
         .ok()?

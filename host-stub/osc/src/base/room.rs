@@ -7,7 +7,7 @@ use super::segment::NoSegment;
 
 /// The size of ordinary pages, bytes.
 pub(super) fn page_size() -> usize {
-    // SAFETY: asks for a number.
+    // SAFETY: the call takes and returns numbers.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
@@ -16,14 +16,14 @@ pub(super) fn huge_page_size() -> usize {
     number_after("/proc/meminfo", "Hugepagesize:").map_or(2 << 20, |kilobytes| kilobytes << 10)
 }
 
-/// Whether `bytes` of shared memory can be had now, as far as can be told.
+/// Checks that `bytes` of shared memory are available now, as far as the system reports it.
 pub(super) fn check(bytes: usize) -> Result<(), NoSegment> {
     let refuse = |limit: usize, what: &str| {
         Err(NoSegment::Memory(format!(
             "{bytes} B of shared memory were asked for, and {limit} B are there ({what})"
         )))
     };
-    // A file made longer than this limit costs the process a SIGXFSZ.
+    // A process that makes a file longer than this limit gets SIGXFSZ.
     let files = file_limit();
     if bytes > files {
         return refuse(files, "the limit of file sizes, ulimit -f");
@@ -61,7 +61,7 @@ fn group_room() -> Option<usize> {
     let read = |file: &str| fs::read_to_string(format!("/sys/fs/cgroup{own}/{file}")).ok();
     let limit: usize = read("memory.max")?.trim().parse().ok()?;
     let used: usize = read("memory.current")?.trim().parse().ok()?;
-    // Cached file pages count as used and are given up when memory is wanted.
+    // Cached file pages count as used, but the kernel frees them for other memory.
     let cached = read("memory.stat")
         .and_then(|text| number_in(&text, "inactive_file"))
         .unwrap_or(0);

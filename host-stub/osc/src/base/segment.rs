@@ -1,6 +1,6 @@
 //! The memory that ranks of a node share: an unnamed file (memfd) that one of them makes and the
-//! others open through its entry in `/proc`. It has no name in any file system, so nothing stays
-//! when processes end, however they do. The file is sealed: no process can shorten it while others have it
+//! others open through its entry in `/proc`. It has no name in any file system, so nothing stays when
+//! processes end, for any reason. The file is sealed: no process can shorten it while others have it
 //! mapped.
 
 use std::fs::{File, OpenOptions};
@@ -13,7 +13,8 @@ use memmap2::{MmapOptions, MmapRaw};
 use super::process::Process;
 use super::room;
 
-/// Words at the segment's start: a mark by which those who open it know it, and its number.
+/// Words at the segment's start: a mark by which processes that open the segment recognise it, and
+/// its number.
 const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
 /// Bytes of the mark and the number.
 pub const HEADER: usize = 64;
@@ -21,14 +22,14 @@ pub const HEADER: usize = 64;
 /// The reason why a rank has no part of a segment.
 #[derive(Debug, PartialEq, Eq)]
 pub enum NoSegment {
-    /// There is not as much memory as was asked for; nothing else would have it either.
+    /// The machine has less memory than requested; other kinds of memory would fail, too.
     Memory(String),
-    /// This process cannot share memory with the others; each may have memory of its own.
+    /// This process cannot share memory with the others; each process may allocate private memory.
     Apart(String),
 }
 
 impl NoSegment {
-    /// Says why.
+    /// The reason as text.
     pub fn reason(self) -> String {
         let (NoSegment::Memory(reason) | NoSegment::Apart(reason)) = self;
         reason
@@ -41,33 +42,32 @@ impl NoSegment {
 pub struct Card {
     /// The process that made it.
     pub pid: u32,
-    /// Its file there.
+    /// Its file descriptor there.
     pub fd: i32,
     /// Its bytes.
     pub bytes: u64,
     /// Page size of the file, bytes; 0 for the system's ordinary pages.
     pub huge: u64,
-    /// Tells this segment from any other that a reused id might lead to.
+    /// Distinguishes this segment from another one to which a reused id might lead.
     pub number: u64,
 }
 
-/// A mapped segment. Dropped, it is unmapped here; the memory goes with its last mapping.
+/// A mapped segment. Dropping it unmaps it here; the memory is freed with its last mapping.
 pub struct Segment {
     map: MmapRaw,
-    /// Open while others may still want to open it, and parts are not yet reserved.
+    /// Open while other processes may still open it, and until all parts are reserved.
     file: Option<File>,
     card: Card,
 }
 
 impl Segment {
-    /// Whether it is made of huge pages.
+    /// Whether the segment has huge pages.
     pub fn is_huge(&self) -> bool {
         self.card.huge > 0
     }
 
-    /// Makes a zeroed segment of huge pages, of the size that the system gives when none is named;
-    /// `bytes` says how long it is with pages of that size. None, with a word why, where there are not
-    /// as many.
+    /// Makes a zeroed segment of huge pages of the system's default size; `bytes` returns its length
+    /// for a page size. An error if the system has too few huge pages.
     pub fn of_huge_pages(bytes: impl FnOnce(usize) -> Result<usize, NoSegment>) -> Option<Segment> {
         let page = room::huge_page_size();
         let made = bytes(page).and_then(|bytes| {
@@ -91,7 +91,7 @@ impl Segment {
         Self::of_pages(bytes, 0).map_err(|error| {
             let reason = format!("{bytes} B of shared memory: {error}");
             match error.raw_os_error() {
-                // No more files, or no such call: memory of one's own needs neither.
+                // No more descriptors, or no such system call: private memory needs neither.
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOSYS | libc::EPERM | libc::EACCES) => {
                     NoSegment::Apart(reason)
                 }
@@ -112,7 +112,7 @@ impl Segment {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor was just made, and nobody else has it.
+        // SAFETY: the descriptor is new and has no other owner.
         let file = unsafe { File::from_raw_fd(fd) };
         file.set_len(bytes as u64)?;
         let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -121,7 +121,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         let number = number();
-        // Of huge pages the system sets as many aside here, or says that it has not got them.
+        // Here the system reserves the huge pages, or reports that it has too few.
         let map = MmapOptions::new().len(bytes).map_raw(&file)?;
         let segment = Segment {
             map,
@@ -177,9 +177,9 @@ impl Segment {
         Ok(segment)
     }
 
-    /// Takes memory for a range, so that running out of it is an error here and not the end of the
-    /// process at some later store. The pages come from the memory near the processor of the
-    /// calling thread, as they would by its first touch.
+    /// Allocates the memory of a range, so that a lack of memory is an error here and does not end
+    /// the process at a later store. The pages come from the NUMA node of the calling thread, as by
+    /// its first touch.
     pub fn reserve(&self, offset: usize, len: usize) -> io::Result<()> {
         match &self.file {
             Some(file) if len > 0 => reserve(file, offset, len),
@@ -202,7 +202,7 @@ impl Segment {
         &self.card
     }
 
-    /// Bytes of a page of it.
+    /// Bytes of a page of the segment.
     pub fn page(&self) -> usize {
         match self.card.huge {
             0 => room::page_size(),
@@ -223,7 +223,7 @@ impl Segment {
             .wrapping_add(offset.min(self.map.len()))
     }
 
-    /// A word of the segment, counted in words from its start; the last one for an index beyond.
+    /// A word of the segment, counted in words from its start; the last word for a larger index.
     #[inline]
     pub fn word(&self, index: usize) -> &AtomicU64 {
         let index = index.min(self.map.len() / 8 - 1);
@@ -244,14 +244,14 @@ fn reserve(file: &File, offset: usize, len: usize) -> io::Result<()> {
         let error = io::Error::last_os_error();
         match error.raw_os_error() {
             Some(libc::EINTR) => {}
-            // The first touch takes it, then.
+            // Then the first touch allocates the memory.
             Some(libc::EOPNOTSUPP | libc::ENOSYS) => return Ok(()),
             _ => return Err(error),
         }
     }
 }
 
-/// A number that no other segment of this machine has had, near enough.
+/// A number that no other segment of this machine has had, with high probability.
 fn number() -> u64 {
     use std::hash::{BuildHasher, Hasher, RandomState};
     // Keyed by the system's random numbers.

@@ -1,4 +1,4 @@
-//! A value for one user at a time, who may keep it across a wait.
+//! A value with one user at a time; the user may keep it across a wait.
 //!
 //! A mutex is not suitable. Two tasks may share a thread, so a task that blocks on the mutex keeps its
 //! holder from running. A task may also continue on another thread than the one that locked. No task
@@ -20,10 +20,10 @@ pub struct Turns<T> {
 // goes from thread to thread, and is never used by two at once.
 unsafe impl<T: Send> Sync for Turns<T> {}
 
-/// The turn of one user; ended when dropped, by whichever thread.
+/// The turn of one user; any thread may end it by dropping it.
 pub struct Turn<'a, T> {
     turns: &'a Turns<T>,
-    /// The turn is as good as an exclusive reference: what may not be shared is not, by sharing it.
+    /// The turn behaves like an exclusive reference, so it is `Sync` only if the value is.
     _value: PhantomData<&'a mut T>,
 }
 
@@ -41,7 +41,7 @@ impl<T> Turns<T> {
     pub fn try_take(&self) -> Option<Turn<'_, T>> {
         // Acquire: pairs with the Release at the end of the turn before.
         let free = !self.taken.swap(true, Ordering::Acquire);
-        // Made only if it is free: one that is dropped ends the turn.
+        // Made only if the value is free, because dropping a `Turn` ends the turn.
         free.then(|| Turn {
             turns: self,
             _value: PhantomData,

@@ -1,8 +1,8 @@
-//! The end of a request: what is done when it completes, once.
+//! The completion of a request, and the function that is called at completion, once.
 //!
-//! One word tells whether the request is complete, and who waits for it. Completion swaps the word, so that it and an
-//! attachment see each other whatever comes first; what was attached is then called, and the completing side does not
-//! touch the request again.
+//! One word holds whether the request is complete, and the listener that waits for it. Completion and attachment
+//! change the word by atomic operations, so each sees the other in either order. Completion then calls the attached
+//! listener, and does not touch the request again.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const NOBODY: usize = 0;
 const COMPLETE: usize = 1;
 
-/// A function to call at completion. It runs on whatever thread makes progress, and must not wait.
+/// A function to call at completion. It runs on the thread that makes progress, and must not wait.
 #[repr(C, align(8))]
 pub struct Listener {
     /// The function.
@@ -19,27 +19,27 @@ pub struct Listener {
     pub data: *mut c_void,
 }
 
-/// The request tells another listener already; it tells one.
+/// The request already has a listener; it can have one only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken;
 
 /// The result of an attachment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Attached {
-    /// It will be called.
+    /// The listener will be called.
     Later,
-    /// The request was complete; nothing is called.
+    /// The request was complete; the listener is not called.
     Complete,
 }
 
-/// The end of one request.
+/// The completion of one request.
 #[derive(Default)]
 pub struct Completion {
     word: AtomicUsize,
 }
 
 impl Completion {
-    /// Prepares it for a new request. Nobody else uses it yet.
+    /// Prepares it for a new request. No other thread uses it yet.
     #[inline]
     pub fn renew(&self) {
         self.word.store(NOBODY, Ordering::Relaxed);
@@ -52,8 +52,8 @@ impl Completion {
         self.word.load(Ordering::Acquire) == COMPLETE
     }
 
-    /// Completes the request, and tells its waiter. False when it was complete before: a
-    /// request completes once.
+    /// Completes the request, and calls its listener. False if it was complete before: a request
+    /// completes once.
     #[inline]
     pub fn complete(&self) -> bool {
         match self.word.swap(COMPLETE, Ordering::AcqRel) {
@@ -69,19 +69,20 @@ impl Completion {
     #[cold]
     fn tell(&self, told: usize) {
         let listener = std::ptr::with_exposed_provenance::<Listener>(told);
-        // SAFETY: the attaching code keeps it alive until it was called, which is once.
+        // SAFETY: the attaching code keeps the listener alive until its only call.
         let (call, data) = unsafe { ((*listener).call, (*listener).data) };
-        // SAFETY: as above.
+        // SAFETY: the attaching code guarantees that this function may be called with this data.
         unsafe { call(data) };
     }
 
-    /// Has a function called at completion, on whatever thread makes progress.
+    /// Has a function called at completion, on the thread that makes progress.
     ///
     /// # Safety
-    /// The listener stays until it was called or detached; it may be called from any thread.
+    /// The listener lives until it was called or detached; any thread may call it.
     pub unsafe fn attach(&self, listener: *const Listener) -> Result<Attached, Taken> {
         let told = listener.expose_provenance();
-        // Release hands over what is attached; Acquire, when it failed, what the operation did.
+        // Release makes the listener visible to the completing thread. Acquire, if the exchange
+        // failed, makes the operation's effects visible here.
         match self
             .word
             .compare_exchange(NOBODY, told, Ordering::AcqRel, Ordering::Acquire)
@@ -92,7 +93,7 @@ impl Completion {
         }
     }
 
-    /// Takes a listener off again. False when the request is completing: the call comes, or came.
+    /// Detaches a listener. False if the request is completing: the listener is or was called.
     pub fn detach(&self, listener: *const Listener) -> bool {
         self.word
             .compare_exchange(
@@ -123,7 +124,7 @@ mod tests {
     }
 
     unsafe extern "C" fn count(data: *mut c_void) {
-        // SAFETY: the test's counter.
+        // SAFETY: the data is the test's counter.
         unsafe { &*data.cast::<AtomicU32>() }.fetch_add(1, Ordering::Relaxed);
     }
 

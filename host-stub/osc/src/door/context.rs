@@ -17,12 +17,12 @@ use crate::win::{Arena, Dropped, TableChoice, WindowHooks};
 pub struct Defaults {
     /// The choice of functions.
     pub table: TableChoice,
-    /// Whether their segments are made of huge pages.
+    /// Whether their segments have huge pages.
     pub huge_pages: bool,
 }
 
-/// The state that the windows of a process share. It is made once for a transport, and kept as long as the program may
-/// have windows.
+/// The state that the windows of a process share. Made once for a transport, and kept as long as the program may have
+/// windows.
 pub struct Context {
     pub(crate) transport: Transport,
     pub(crate) failures: Arc<Failures>,
@@ -39,14 +39,15 @@ pub struct Context {
 }
 
 impl Context {
-    /// Windows over a transport, used by threads as it was promised them. `failures` records what the transport reports.
+    /// A context for windows over a transport, with the thread level that the transport was opened with. `failures`
+    /// records the transport's failures.
     pub fn new(
         transport: Transport,
         failures: Arc<Failures>,
         threads: ThreadLevel,
         waiter: Box<dyn Waiter>,
     ) -> Context {
-        // Before any rank can accumulate here.
+        // Registered before any rank can accumulate here.
         transport.register_apply(combine_elements, std::ptr::null_mut());
         Context {
             transport,
@@ -63,7 +64,7 @@ impl Context {
         }
     }
 
-    /// The same, whose calls are watched.
+    /// The same, with a watch on its calls.
     pub fn watched(mut self, watch: Box<dyn Watch>) -> Context {
         self.watch = Some(watch);
         self
@@ -95,7 +96,7 @@ impl Context {
         &self.transport
     }
 
-    /// The hooks of windows that are made from here on.
+    /// The hooks of windows that are made from now on.
     pub fn hooks(&self) -> &WindowHooks {
         &self.hooks
     }

@@ -1,16 +1,16 @@
-//! Memory of devices, as far as the engine needs to know of it. The transport copies device memory.
+//! Memory of devices, as far as the engine knows it. The transport copies device memory.
 
 use plugin_api::Handle;
 
 use super::location::Location;
 
-/// Memory of a device, for as long as this lives.
+/// Memory of a device, allocated as long as this lives.
 pub trait DeviceBuffer: Send + Sync {
-    /// The first byte, as the device and the transport name it.
+    /// The address of the first byte, for the device and the transport.
     fn base(&self) -> u64;
     /// Bytes.
     fn len(&self) -> usize;
-    /// Whether there is no byte.
+    /// Whether the buffer has no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -23,14 +23,15 @@ pub struct Found {
     pub iface: u32,
     /// Its address there.
     pub address: u64,
-    /// The transport's handle of it; NULL where it has none.
+    /// The transport's handle of the buffer; NULL if it has none.
     pub handle: *mut Handle,
-    /// Whether the driver that opens memory of other processes may copy it ([`OpenedMemory`]): it is memory of that driver, and
-    /// the program set no copy functions.
+    /// Whether the driver that opens memory of other processes may copy the buffer ([`OpenedMemory`]): the memory belongs to
+    /// this driver, and the program set no copy functions.
     pub by_driver: bool,
 }
 
-/// Bytes to copy between memory that the driver reaches from this process: of the host, of a device, or opened.
+/// Bytes to copy between two places that the driver reaches from this process: on the host, on a device, or in
+/// opened memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
     /// Address of the destination.
@@ -41,23 +42,24 @@ pub struct Run {
     pub len: usize,
 }
 
-/// Memory of a device that another process of this node exposes, opened here. Closed when dropped.
+/// Memory of a device that another process of this node exposes, opened here. Dropping it closes
+/// the memory.
 pub trait OpenedMemory: Send + Sync {
     /// Its first byte in this process.
     fn base(&self) -> u64;
 
-    /// Copies runs between this memory and the host or a device. They are copied when this returns, and other processes see them. An
-    /// error is a reason, for people; then some runs may be copied.
+    /// Copies runs between this memory and the host or a device. When it returns, the runs are copied and other processes see
+    /// them. The error is a reason as text; some runs may have been copied then.
     ///
     /// # Safety
     /// Each run is readable and writable memory that the driver reaches.
     unsafe fn copy(&self, runs: &mut dyn Iterator<Item = Run>) -> Result<(), String>;
 }
 
-/// The devices of a process. An error is a reason, for people.
+/// The devices of a process. Each error is a reason as text.
 pub trait Devices: Send + Sync {
     /// The place of a buffer's memory: on a device, or at this address of the host. A buffer of device memory is
-    /// registered with the transport if it can be.
+    /// registered with the transport if possible.
     fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, String>;
 
     /// The place of the memory itself: a host pointer that is mapped on a device is host memory all
@@ -71,14 +73,14 @@ pub trait Devices: Send + Sync {
     /// device memory is not allowed.
     fn device(&self, device: i32) -> Result<(u32, u64), String>;
 
-    /// Memory of a device.
+    /// Allocates memory of a device.
     fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, String>;
 
     /// Returns the bytes that another process of this node needs to [`open`](Self::open) memory of a device. An error if the
     /// driver shares none, or refuses to share this memory.
     fn export(&self, device: i32, base: u64, len: usize) -> Result<Vec<u8>, String>;
 
-    /// Opens memory that another process of this node exported. `None`: this process does not use its device, or not yet. An error is
-    /// final.
+    /// Opens memory that another process of this node exported. `None`: this process does not use the memory's device, or not
+    /// yet. An error is final.
     fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String>;
 }

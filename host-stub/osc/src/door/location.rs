@@ -1,38 +1,38 @@
-//! The place of memory: a device and an address there, and both in 64 bits.
+//! The place of memory: a device and an address there, and their encoding in 64 bits.
 //!
-//! An encoded location has its top bit set, which no address of a program has (x86-64 and AArch64
-//! Linux keep that half to the kernel): then seven bits of device number and 56 of address. Decoding is
-//! a test, a shift and a mask. [`ANY_HOST`] in the place of the device says host memory, for a pointer
-//! that is mapped on a device but is meant as host memory.
+//! An encoded location has its top bit set, which no address of a program has (on x86-64 and AArch64,
+//! Linux reserves this half for the kernel). Seven bits of device number and 56 bits of address follow.
+//! Decoding is a test, a shift and a mask. The device [`ANY_HOST`] stands for host memory, even if the
+//! pointer is mapped on a device.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The device number of host memory.
 pub const HOST: i32 = -1;
 
-/// Devices that can be told apart.
+/// The number of devices that an encoded location can distinguish.
 pub const MAX_DEVICES: i32 = 127;
 
 const ENCODED: u64 = 1 << 63;
 const SHIFT: u32 = 56;
 const ADDRESS: u64 = (1 << SHIFT) - 1;
-/// Stands for [`HOST`] in an encoded location.
+/// [`HOST`] in an encoded location.
 const ANY_HOST: u64 = 0x7f;
 
-/// Whether a buffer may be somewhere else than its pointer says: the one word that a call on host memory
-/// reads. Of the process rather than of a job, so that it is read without going through one.
+/// Whether a buffer may lie elsewhere than at its pointer: the only word that a call on host memory
+/// reads for this. A word of the process, so that a call reads it without a job.
 static ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
-/// From now on calls look where their buffers are: a device is known, or a location was encoded, or a
-/// layout marked.
+/// Makes calls look up the places of their buffers from now on: a device is known, a location was
+/// encoded, or a layout was marked.
 pub fn look_from_now_on() {
     ELSEWHERE.store(true, Ordering::Relaxed);
 }
 
-/// Whether calls look where their buffers are.
+/// Whether calls look up the places of their buffers.
 #[inline(always)]
 pub fn is_looked_for() -> bool {
-    // Relaxed: a caller that passes such a pointer or layout got it after the store.
+    // Relaxed: a caller can have such a pointer or layout only after the store.
     ELSEWHERE.load(Ordering::Relaxed)
 }
 
@@ -45,7 +45,7 @@ pub struct Location {
     pub address: u64,
 }
 
-/// Packs a location. `None` for a device or an address that has no place in it.
+/// Encodes a location. `None` for a device or an address that does not fit.
 pub fn encode_location(location: Location) -> Option<u64> {
     let device = match location.device {
         HOST => ANY_HOST,
@@ -65,7 +65,7 @@ const fn is_encoded(value: u64) -> bool {
     (value as i64) < 0
 }
 
-/// Takes an encoded location apart; `None` for a plain pointer.
+/// Decodes a location; `None` for a plain pointer.
 #[inline(always)]
 pub const fn decode_location(value: u64) -> Option<Location> {
     if !is_encoded(value) {

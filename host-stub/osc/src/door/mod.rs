@@ -1,10 +1,10 @@
 //! Services that a door gives the engine: the door knows the processes of a program and how its calls wait.
 //!
 //! - [`Context`]: one process's use of a transport, shared by its windows.
-//! - [`Group`]: the ranks of a window, and the one exchange by which they make it.
-//! - [`Waiter`]: how a call waits, and what makes progress meanwhile.
-//! - [`Watch`], if the door watches calls: that threads keep to their level, or for how long calls last.
-//! - [`Devices`], if the door knows of memory that is not the host's.
+//! - [`Group`]: the ranks of a window, and the exchanges by which they make it.
+//! - [`Waiter`]: the waits of calls, and the progress that they make.
+//! - [`Watch`], if the door watches calls: it checks the thread level, or measures the time of calls.
+//! - [`Devices`], if the door knows memory of devices.
 
 mod completion;
 mod context;

@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-/// Visits in which nothing completes before a loop yields the processor at each. Long enough for a
-/// peer that runs on another core to answer, short against a time slice, because the peer may need
+/// Visits without a completion before a loop yields the processor at each visit: enough time for
+/// the answer of a peer on another core, but little against a time slice, because the peer may need
 /// this core.
 const SPINS: u32 = 32;
-/// Yields in vain before a loop sleeps between its visits, where processes outnumber processors:
-/// what it waits for may be a thread that yielding alone does not let run for long.
+/// Yields in vain before a loop sleeps between its visits, if processes outnumber processors. The
+/// awaited thread may need more time than a yield gives it.
 const YIELDS: u32 = 16;
 /// The length of its sleep; the system's timers make that some 50 microseconds.
 const NAP: Duration = Duration::from_micros(1);
-/// Visits between two looks at the job.
+/// Visits between two checks of the job.
 const LOOKS: u32 = 1024;
 
 /// The state of one loop.
@@ -22,8 +22,8 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// After one visit of a program that gives the processor away itself, by rules of its own, and otherwise keeps it: what it gives
-    /// away on a busy machine comes back after milliseconds. True when it is time to look at the job.
+    /// Called after one visit, for a program that decides itself when it yields the processor; a yield on a busy machine can
+    /// last milliseconds. True if it is time to check the job.
     #[inline]
     pub fn spin(&mut self) -> bool {
         self.visits = self.visits.wrapping_add(1);
@@ -31,7 +31,8 @@ impl Pace {
         self.visits.is_multiple_of(LOOKS)
     }
 
-    /// After one visit: waits as long as is due. True when it is time to look at the job.
+    /// Called after one visit: yields or sleeps if that is due. True if it is time to check the
+    /// job.
     #[inline]
     pub fn after(&mut self, moved: bool, oversubscribed: bool) -> bool {
         if moved {

@@ -9,10 +9,11 @@ use crate::win::{WinError, WinResult};
 
 /// The condition for which a call waits.
 pub trait Until: Sync {
-    /// Whether the wait is over. Asked by any thread that makes progress, often: quick, and never blocks.
+    /// Whether the wait is over. Any thread that makes progress calls it, often: it must be quick and
+    /// never block.
     fn is_done(&self) -> bool;
 
-    /// Asked now and then: an error ends the wait.
+    /// Called now and then: an error ends the wait.
     fn look(&self) -> WinResult<()>;
 
     /// The error for a failure of the transport's progress.
@@ -21,11 +22,12 @@ pub trait Until: Sync {
 
 /// The door's waiting and progress for calls. Any thread calls, within the context's thread level.
 pub trait Waiter: Send + Sync {
-    /// Makes progress once. The number of completions, or more where peers were served, or a negative status.
+    /// Makes progress once. Returns the number of completions, more if peers were served, or a negative
+    /// status.
     fn progress(&self) -> i32;
 
     /// Number of things under way that need progress besides the transport. While it is zero, [`progress`](Self::progress)
-    /// makes the transport's progress only. `None`: it always may.
+    /// makes the transport's progress only. `None`: it may always make other progress.
     fn others(&self) -> Option<Arc<AtomicUsize>> {
         None
     }
@@ -33,10 +35,10 @@ pub trait Waiter: Send + Sync {
     /// Progress inside a loop of another kind, such as one that waits for the program's other processes.
     fn visit(&self);
 
-    /// Waits until something is so.
+    /// Waits until `what` is done.
     fn wait(&self, what: &dyn Until) -> WinResult<()>;
 
-    /// As [`wait`](Self::wait), for a request, which can tell a waiter that sleeps.
+    /// As [`wait`](Self::wait), for a request, whose completion can wake a sleeping waiter.
     fn wait_request(&self, what: &dyn Until, completion: &Completion) -> WinResult<()> {
         let _ = completion;
         self.wait(what)
@@ -45,11 +47,11 @@ pub trait Waiter: Send + Sync {
     /// One visit of a loop that tries something again, such as a post that found no room.
     fn step(&self, pace: &mut Pace, what: &dyn Until) -> WinResult<()>;
 
-    /// Somebody wants to be told of a completion and makes no progress himself.
+    /// A caller waits for a completion without making progress itself.
     fn awaited(&self) {}
 
-    /// Whether the waits of the calling thread run nothing else that may wait, such as other tasks; returns what was so
-    /// before. A call says so while it keeps something that the others may want.
+    /// Sets whether the waits of the calling thread run no other code that may wait, such as other tasks; returns the
+    /// former setting. A call sets this while it keeps a resource that other tasks may need.
     fn set_alone(&self, alone: bool) -> bool {
         let _ = alone;
         false

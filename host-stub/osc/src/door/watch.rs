@@ -1,16 +1,16 @@
-//! Calls that are watched.
+//! Watching calls of windows.
 
 use crate::win::WinResult;
 
-/// A call under way. It ends when this is dropped.
+/// A call under way. Dropping this ends it.
 pub trait Entered {
-    /// Says which process the call is about.
+    /// Names the process that the call accesses.
     fn about(&mut self, process: u64);
 }
 
 /// Watches the calls of windows.
 pub trait Watch: Send + Sync {
-    /// A call of this thread begins. `None`: it is not watched. An error refuses the call:
+    /// Begins a call of this thread. `None`: the call is not watched. An error refuses the call:
     /// [`WinError::Level`](crate::win::WinError::Level).
     fn enter(&self, call: &'static str) -> WinResult<Option<Box<dyn Entered + '_>>>;
 }

@@ -1,4 +1,4 @@
-//! The atomics of a transport: on words as the BTL interface has them, and typed.
+//! The atomics of a transport: on words, as in the BTL interface, and on typed elements.
 
 use std::ffi::c_void;
 
@@ -48,7 +48,7 @@ impl Transport {
         }
     }
 
-    /// Updates the word at `remote` and fetches what was there to `local`.
+    /// Updates the word at `remote` and fetches its old value to `local`.
     ///
     /// # Safety
     /// As for [`get`](Self::get); `remote` is aligned to the word.
@@ -88,7 +88,7 @@ impl Transport {
         }
     }
 
-    /// Writes `value` to the word at `remote` if it equals `compare`, and fetches what was there.
+    /// Writes `value` to the word at `remote` if it equals `compare`, and fetches its old value.
     ///
     /// # Safety
     /// As for [`get`](Self::get); `remote` is aligned to the word.
@@ -128,8 +128,8 @@ impl Transport {
         }
     }
 
-    /// The largest count of elements that one typed atomic takes; none when the provider does not
-    /// serve `op` on `datatype` in this shape.
+    /// The largest count of elements that one typed atomic takes; `None` if the provider does not
+    /// serve `op` on `datatype` in this form.
     pub fn atomic_query(
         &self,
         datatype: Datatype,
@@ -154,7 +154,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`put`](Self::put), for `count` elements; `remote` is aligned to the element, and
-    /// `count` is at most what [`atomic_query`](Self::atomic_query) says.
+    /// `count` is at most the result of [`atomic_query`](Self::atomic_query).
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
     pub unsafe fn atomic_opv(
@@ -190,11 +190,11 @@ impl Transport {
         }
     }
 
-    /// As [`atomic_opv`](Self::atomic_opv), and fetches what was there to `result`. `local` may be
+    /// As [`atomic_opv`](Self::atomic_opv), and fetches the old values to `result`. `local` may be
     /// NULL for [`AtomicOp::Read`]. The callback's local address is `result`.
     ///
     /// # Safety
-    /// As for [`atomic_opv`](Self::atomic_opv); `result` is writable and touched by nobody until
+    /// As for [`atomic_opv`](Self::atomic_opv); `result` is writable and not accessed until
     /// completion, and `result_handle` covers it or is NULL within the threshold of gets.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
@@ -236,7 +236,7 @@ impl Transport {
     }
 
     /// Compares the element at `remote` with the one at `compare`, writes the one at `local` if
-    /// they are equal, and fetches what was there to `result`. `local` and `compare` are copied
+    /// they are equal, and fetches the old value to `result`. `local` and `compare` are copied
     /// before the call returns.
     ///
     /// # Safety
@@ -278,11 +278,11 @@ impl Transport {
     }
 
     /// Changes elements in runs of the peer's memory from `remote` on, of any size and alignment, as one command to the peer.
-    /// [`Status::NOT_SUPPORTED`]: the elements are of those that only the atomics above change at this peer, or the plugin has no such
+    /// [`Status::NOT_SUPPORTED`]: only the atomics above may change such elements at this peer, or the plugin has no such
     /// function.
     ///
     /// # Safety
-    /// The request's runs and operands are readable, its results writable and touched by nobody until completion.
+    /// The request's runs and operands are readable, its results writable and not accessed until completion.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
     pub unsafe fn apply(
@@ -313,11 +313,11 @@ impl Transport {
         }
     }
 
-    /// Sets the function by which this process executes the [applies](Self::apply) of peers and its own. Does nothing with a
-    /// plugin that has none.
+    /// Sets the function by which this process executes the [applies](Self::apply) of peers and its own. Does nothing if the
+    /// plugin has no applies.
     pub(crate) fn register_apply(&self, function: ApplyFn, context: *mut c_void) {
         if let Some(functions) = &self.functions().apply {
-            // SAFETY: the function is one of this crate, which stays callable with its context.
+            // SAFETY: the function belongs to this crate and stays callable with its context.
             let status = unsafe { (functions.register)(self.module(), Some(function), context) };
             if !status.is_ok() {
                 tracing::warn!("no function for accumulates was set: {status}");

@@ -40,7 +40,7 @@ pub struct Attributes {
     pub completion: String,
 }
 
-/// Largest handle a host takes; BTL hosts keep 256 bytes for one.
+/// Largest handle that a host accepts; BTL hosts reserve 256 bytes for a handle.
 const HANDLE_LIMIT: u64 = 256;
 
 impl Attributes {
@@ -86,7 +86,7 @@ impl Attributes {
             )
         };
         Ok(Attributes {
-            // Bits of a newer plugin are dropped: this host would not know what to do with them.
+            // Bits of a newer plugin are dropped, because this host does not know their meaning.
             flags: ModuleFlags::from_bits_truncate(table.flags),
             atomic_flags: AtomicFlags::from_bits_truncate(table.atomic_flags),
             put_limit,

@@ -18,7 +18,7 @@ pub struct TransportError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {
-    /// This many processes.
+    /// A number of processes.
     Procs(usize),
     /// Memory: address and bytes.
     Memory(usize, usize),

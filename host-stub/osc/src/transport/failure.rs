@@ -11,11 +11,11 @@ use super::{Subject, Transport, TransportError, text};
 /// A peer, an operation without callback, or the whole module failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The process concerned; none when it is the whole module.
+    /// The process concerned; `None` for the whole module.
     pub proc: Option<u64>,
     /// Whether the module can no longer be used.
     pub fatal: bool,
-    /// The code.
+    /// The status of the failure.
     pub status: Status,
     /// The transport's own words; may be empty.
     pub info: String,
@@ -34,24 +34,25 @@ impl std::fmt::Display for Failure {
     }
 }
 
-/// The failures reported. To see whether there is any costs one load, so waiting loops may look.
+/// The reported failures. The check for any failure costs one load, so waiting loops may make it.
 #[derive(Default)]
 pub struct Failures {
     /// The first.
     any: OnceLock<Failure>,
-    /// The first that means that some rank will never come.
+    /// The first failure after which some rank will never answer.
     lost: OnceLock<Failure>,
-    /// The first of the module and of each process, and the first of each that means a loss.
+    /// The first failure of the module and of each process, and the first failure of each that is a
+    /// loss.
     each: Mutex<Vec<Failure>>,
 }
 
-/// Whether a failure means that some rank will never come.
+/// Whether some rank will never answer after this failure.
 fn is_loss(failure: &Failure) -> bool {
     failure.fatal || failure.status == Status::UNREACH
 }
 
 impl Failures {
-    /// Records what a transport reports from now on.
+    /// Records the failures that a transport reports from now on.
     pub fn of(transport: &Transport) -> Result<Arc<Failures>, TransportError> {
         let failures = Arc::new(Failures::default());
         let recorded = Arc::clone(&failures);
@@ -67,7 +68,7 @@ impl Failures {
         Ok(failures)
     }
 
-    /// Records one.
+    /// Records a failure.
     #[cold]
     pub fn record(&self, failure: Failure) {
         let mut each = self.each.lock().unwrap_or_else(PoisonError::into_inner);
@@ -76,14 +77,16 @@ impl Failures {
             each.push(failure.clone());
         }
         drop(each);
-        // After the list, so that a thread that sees one of these finds it in the list.
+        // Set after the list, so that a thread that sees one of these failures finds it in the
+        // list.
         if is_loss(&failure) {
             let _ = self.lost.set(failure.clone());
         }
         let _ = self.any.set(failure);
     }
 
-    /// The first failure of the module, or of a process that `concerns` names, of those that `counts` takes.
+    /// The first failure, among those for which `counts` is true, of the module or of a process for which
+    /// `concerns` is true.
     #[cold]
     fn among(
         &self,
@@ -103,21 +106,22 @@ impl Failures {
         self.any.get()
     }
 
-    /// The first failure that means that a process will never answer again: it is gone, or was given up.
+    /// The first failure after which a process will never answer again: the process is gone, or was
+    /// given up.
     #[inline]
     pub fn lost(&self) -> Option<&Failure> {
         self.lost.get()
     }
 
-    /// The first failure of the module, or of a process that `concerns` names. As cheap as [`any`](Self::any) while
-    /// there is none.
+    /// The first failure of the module, or of a process for which `concerns` is true. As cheap as
+    /// [`any`](Self::any) while there is none.
     #[inline]
     pub fn any_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
         self.any()?;
         self.among(concerns, |_| true)
     }
 
-    /// As [`any_among`](Self::any_among), of the failures that [`lost`](Self::lost) tells of.
+    /// As [`any_among`](Self::any_among), for losses as in [`lost`](Self::lost).
     #[inline]
     pub fn lost_among(&self, concerns: impl Fn(u64) -> bool) -> Option<Failure> {
         self.lost()?;
@@ -125,7 +129,8 @@ impl Failures {
     }
 
     /// Records that a message which another process waits for was lost. Calls that wait fail from now on, since no
-    /// other call gets the failure. Not for a message to a process that is gone, whose loss the transport reports.
+    /// other call gets the failure. A message to a process that is gone is not recorded here, because the
+    /// transport reports its loss.
     #[cold]
     pub fn strand(&self, status: Status) {
         self.record(Failure {

@@ -29,17 +29,18 @@ impl Transport {
         self.functions().hmem.as_ref()
     }
 
-    /// Whether the plugin knows of device memory at all.
+    /// Whether the plugin has functions for device memory.
     pub fn knows_devices(&self) -> bool {
         self.hmem().is_some()
     }
 
-    /// Sets how device memory is reached, at once for all memory, whenever it was registered. Operations under way
-    /// keep earlier functions for their local buffers. `None` goes back to the transport's own way. [`Status::NOT_SUPPORTED`]: the plugin knows of no device memory.
+    /// Sets the functions that access device memory, at once for all memory, registered before or later. Operations under way
+    /// keep earlier functions for their local buffers. `None` sets the transport's own functions again.
+    /// [`Status::NOT_SUPPORTED`]: the plugin has no functions for device memory.
     ///
     /// # Safety
-    /// The functions do what [`CopyFromFn`](plugin_api::CopyFromFn) and
-    /// [`CopyToFn`](plugin_api::CopyToFn) say, as long as the transport lives.
+    /// The functions follow [`CopyFromFn`](plugin_api::CopyFromFn) and
+    /// [`CopyToFn`](plugin_api::CopyToFn) as long as the transport lives.
     pub unsafe fn set_overrides(&self, ops: Option<&OverrideOps>) -> Status {
         let Some(functions) = self.hmem() else {
             return Status::NOT_SUPPORTED;
@@ -87,8 +88,9 @@ impl Transport {
         Ok(Registration::new(self.clone(), handle, base as usize, len))
     }
 
-    /// Copies what lies `offset` bytes into the runs to `into`: the bytes copied, or a negative
-    /// libfabric errno. `iface` is as long as `iov`; of two lengths the shorter counts.
+    /// Copies bytes of the runs, from `offset` on, to `into`. Returns the number of copied bytes,
+    /// or a negative libfabric errno. `iface` is as long as `iov`; of two different lengths the
+    /// shorter counts.
     ///
     /// # Safety
     /// The runs are memory of their kinds.
@@ -116,7 +118,7 @@ impl Transport {
         }
     }
 
-    /// Copies `from` to what lies `offset` bytes into the runs; otherwise as
+    /// Copies `from` to the runs, from `offset` on; otherwise as
     /// [`copy_from_hmem`](Self::copy_from_hmem).
     ///
     /// # Safety
@@ -131,7 +133,7 @@ impl Transport {
         let Some(functions) = self.hmem() else {
             return NO_FUNCTION;
         };
-        // SAFETY: as above.
+        // SAFETY: slices with their lengths; the caller vouches for the runs.
         unsafe {
             (functions.copy_to)(
                 self.module(),
@@ -150,7 +152,8 @@ impl Transport {
         self.hmem().is_some_and(|hmem| hmem.strided.is_some())
     }
 
-    /// Copies blocks of kind `iface` to `into`, one after the other: the bytes copied, or a negative libfabric errno.
+    /// Copies blocks of kind `iface` to `into`, one after the other. Returns the number of copied bytes, or a
+    /// negative libfabric errno.
     ///
     /// # Safety
     /// The blocks are memory of that kind.

@@ -1,6 +1,6 @@
-//! The vtable's client: one module of a plugin ready for use ([`Transport`]), and memory that peers may reach
-//! ([`Registration`]). Each keeps what it needs alive, so they may be dropped in any order. Nothing above this module handles
-//! a raw table. The user of this module finds, loads and opens a plugin.
+//! The client of the vtable: one module of a plugin ready for use ([`Transport`]), and memory that peers may reach
+//! ([`Registration`]). Each keeps the objects that it needs alive, so they may be dropped in any order. No module above this
+//! one handles a raw table. The user of this module finds, loads and opens a plugin.
 
 mod atomics;
 mod attributes;

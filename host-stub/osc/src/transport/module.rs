@@ -19,13 +19,13 @@ use super::{Attributes, Registration, TransportError};
 /// `MCA_BTL_NO_ORDER`.
 pub(super) const NO_ORDER: i32 = 255;
 
-/// A peer as one transport sees it. Stays valid until the transport's last clone is dropped or
+/// A peer of one transport. Stays valid until the transport's last clone is dropped or
 /// [`Transport::disconnect`] is called on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct EndpointRef(NonNull<Endpoint>);
 
-// SAFETY: an opaque name for something that lives in the module, which locks for itself.
+// SAFETY: an opaque pointer to an object of the module, which locks by itself.
 unsafe impl Send for EndpointRef {}
 // SAFETY: as for Send.
 unsafe impl Sync for EndpointRef {}
@@ -47,23 +47,25 @@ struct Inner {
     modules: Arc<Modules>,
 }
 
-// SAFETY: plain functions and names of things in the component; its contract covers threads.
+// SAFETY: plain functions and opaque pointers to objects of the component, whose contract covers
+// threads.
 unsafe impl Send for Inner {}
 // SAFETY: as for Send.
 unsafe impl Sync for Inner {}
 
-/// One module of an initialised component. Clones share it; the component is closed when the last
-/// is gone. Any thread may call any function, within the level given to the component at init.
+/// One module of an initialised component. Clones share the module; dropping the last clone closes
+/// the component. Any thread may call any function, within the thread level given to the component
+/// at init.
 ///
 /// Operations return at once. [`Status::SUCCESS`]: under way, and the callback will run (from
 /// [`progress`](Self::progress) or [`flush`](Self::flush), of any transport of the component).
-/// Any other status: nothing was done and no callback runs; when
-/// [`is_again`](Status::is_again) says so, progress and try again.
+/// Any other status: nothing was done and no callback runs. If [`is_again`](Status::is_again) is
+/// true, make progress and try again.
 #[derive(Clone)]
 pub struct Transport(Arc<Inner>);
 
 impl Transport {
-    /// One of `modules`, whose functions and attributes have been checked.
+    /// The transport of one of `modules`, after a check of its functions and attributes.
     pub(super) fn new(
         modules: Arc<Modules>,
         module: NonNull<Module>,
@@ -86,7 +88,7 @@ impl Transport {
         &self.0.attributes
     }
 
-    /// Its component, as the plugin's functions take it.
+    /// The component's pointer, for the plugin's functions.
     #[inline]
     pub fn component(&self) -> *mut plugin_api::Component {
         self.0.component.as_ptr()
@@ -98,7 +100,7 @@ impl Transport {
         self.0.progress
     }
 
-    /// The module, as the plugin's functions take it.
+    /// The module's pointer, for the plugin's functions.
     #[inline]
     pub fn module(&self) -> *mut Module {
         self.0.module.as_ptr()
@@ -110,9 +112,9 @@ impl Transport {
         &self.0.functions
     }
 
-    /// Makes endpoints for processes; none for one that cannot be reached. Their addresses must
-    /// have been exchanged. A process that is connected already gets its endpoint again, and
-    /// needs one more [`disconnect`](Self::disconnect).
+    /// Makes endpoints for processes; `None` for a process that cannot be reached. The addresses
+    /// must have been exchanged before. A connected process gets the same endpoint again, and needs
+    /// one more [`disconnect`](Self::disconnect).
     pub fn connect(&self, procs: &[u64]) -> Result<Vec<Option<EndpointRef>>, TransportError> {
         let mut endpoints = vec![std::ptr::null_mut(); procs.len()];
         // SAFETY: both arrays have `procs.len()` elements.
@@ -135,14 +137,14 @@ impl Transport {
             .collect())
     }
 
-    /// Releases endpoints, once their outstanding operations ended.
+    /// Releases endpoints after their outstanding operations have ended.
     ///
     /// # Safety
-    /// Each comes from [`connect`](Self::connect) on this transport and is released no more often
-    /// than it was connected; nothing uses it after the last time.
+    /// Each endpoint comes from [`connect`](Self::connect) on this transport and is released at
+    /// most as often as it was connected; it is not used after the last release.
     pub unsafe fn disconnect(&self, endpoints: &[EndpointRef]) -> Result<(), TransportError> {
         // SAFETY: EndpointRef is a transparent NonNull, so the slice is an array of pointers; the
-        // caller vouches for what they name.
+        // caller vouches for the endpoints.
         let status = unsafe {
             (self.0.functions.del_procs)(
                 self.module(),
@@ -160,8 +162,8 @@ impl Transport {
     /// Registers `len` bytes at `base` for `access`, with every peer.
     ///
     /// # Safety
-    /// The memory stays mapped while the registration lives, and its owner bears that peers change
-    /// it under him to the extent that `access` allows.
+    /// The memory stays mapped while the registration lives, and its owner accepts that peers
+    /// access it as `access` allows.
     pub unsafe fn register(
         &self,
         base: *mut u8,
@@ -195,7 +197,8 @@ impl Transport {
         self.registration("register_mem", (base, len), status, handle)
     }
 
-    /// [`register`](Self::register) for memory in which nothing but atomics of this module changes elements while peers may.
+    /// [`register`](Self::register) for memory whose elements only atomics of this module change while peers may change
+    /// them.
     ///
     /// # Safety
     /// As for [`register`](Self::register).
@@ -213,9 +216,8 @@ impl Transport {
         unsafe { self.register_as(base, len, access.bits() | sole) }
     }
 
-    /// [`register`](Self::register) for memory that is a shared mapping of a file, from a byte of it on. Peers of this node
-    /// may map it, where the file is one in memory that is sealed against shrinking and the plugin can have it mapped. The file need
-    /// not stay open.
+    /// [`register`](Self::register) for memory that is a shared mapping of a file, from a given offset on. Peers of this node
+    /// may map the file if it is a memfd sealed against shrinking and the plugin supports this. The file need not stay open.
     ///
     /// # Safety
     /// As for [`register`](Self::register). The memory is a shared mapping of the file at this place.
@@ -273,8 +275,8 @@ impl Transport {
         unsafe { (self.0.functions.deregister_mem)(self.module(), handle.as_ptr()) }
     }
 
-    /// Writes `size` bytes from `local` to `remote` at the peer. With no callback only
-    /// [`flush`](Self::flush) tells when it is complete.
+    /// Writes `size` bytes from `local` to `remote` at the peer. Without a callback, only
+    /// [`flush`](Self::flush) reports the completion.
     ///
     /// # Safety
     /// `endpoint` is connected. `local` is readable until completion. `local_handle` covers it, or
@@ -364,7 +366,7 @@ impl Transport {
     /// Reads `size` bytes from `remote` at the peer to `local`.
     ///
     /// # Safety
-    /// As for [`put`](Self::put), with `local` writable and touched by nobody until completion.
+    /// As for [`put`](Self::put), with `local` writable and not accessed until completion.
     #[inline]
     #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
     pub unsafe fn get(
@@ -432,26 +434,26 @@ impl Transport {
         }
     }
 
-    /// Progresses every module of the component and runs callbacks of what completed; may be
-    /// called from one. Returns the number of completions, or more where it served peers, or a negative [`Status`].
+    /// Makes progress of every module of the component and runs the callbacks of completed operations. A callback
+    /// may call it. Returns the number of completions, more if it served peers, or a negative [`Status`].
     #[inline]
     pub fn progress(&self) -> i32 {
         // SAFETY: the component lives as long as `self`.
         unsafe { (self.0.progress)(self.0.component.as_ptr()) }
     }
 
-    /// Waits until what this thread issued before is complete and its callbacks have run: to one
-    /// peer, or to all. Not to be called from a callback. An error: operations without callback
+    /// Waits until the operations that this thread issued to one peer, or to all, are complete and
+    /// their callbacks have run. A callback must not call it. An error: operations without callback
     /// failed since the last flush, or a peer is gone.
     #[inline]
     pub fn flush(&self, endpoint: Option<EndpointRef>) -> Status {
         let endpoint = endpoint.map_or(std::ptr::null_mut(), EndpointRef::as_ptr);
-        // SAFETY: an EndpointRef is connected or NULL stands for all.
+        // SAFETY: an EndpointRef is connected; NULL stands for all peers.
         unsafe { (self.0.functions.flush)(self.module(), endpoint) }
     }
 
-    /// Sets the function that learns of failures no callback reports; replaces an earlier one. It
-    /// runs on whatever thread progresses, and may not flush.
+    /// Sets the function for failures that no callback reports; replaces an earlier one. The
+    /// function runs on the thread that makes progress, and must not flush.
     pub fn on_error(&self, listener: impl Fn(Failure) + Send + Sync + 'static) -> Status {
         let listener = Arc::new(Listener(Box::new(listener)));
         let context = Arc::as_ptr(&listener);
@@ -463,13 +465,13 @@ impl Transport {
                 context.cast_mut().cast::<c_void>(),
             )
         };
-        // Kept whatever the status: a refusing plugin may have stored it all the same.
+        // Kept with any status: a plugin that refuses the function may have stored it.
         self.0.modules.keep(listener);
         status
     }
 
-    /// The same transport, whose calls go through other functions. They are given what the module's own would be given,
-    /// and do what those do; what they use is kept until every module is finalised.
+    /// The same transport, with other functions in its table. They take the arguments of the module's own functions and
+    /// do the same work; `used` is kept until every module is finalised.
     pub fn through(
         &self,
         functions: Functions,

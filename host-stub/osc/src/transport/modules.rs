@@ -14,25 +14,26 @@ use plugin_api::AbiError;
 
 use super::{Attributes, Transport};
 
-/// Every function of a module's table without the `Option` that its check made needless.
+/// Every function of a module's table without the `Option`, which the check of the table makes
+/// unnecessary.
 macro_rules! functions {
     ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
         /// The functions of a module's table; functions that every plugin has are not NULL.
         #[derive(Clone, Copy)]
         pub struct Functions {
-            /// Those for device memory, of a plugin that has them.
+            /// The functions for device memory, if the plugin has them.
             pub hmem: Option<HmemFunctions>,
-            /// Of a plugin that has it.
+            /// If the plugin has this function.
             pub put_notify: Option<PutNotify>,
-            /// Of a plugin that has it.
+            /// If the plugin has this function.
             pub register_shared: Option<RegisterShared>,
-            /// Of a plugin that has both.
+            /// If the plugin has both functions.
             pub apply: Option<ApplyFunctions>,
              $(#[doc = concat!("`", stringify!($entry), "` of the table.")]
              pub $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
 
         impl Functions {
-            /// The name of the first entry that is NULL, if any is.
+            /// Copies the functions; the error is the name of the first entry that is NULL.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
                 Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, register_shared: table.register_shared, apply: ApplyFunctions::copy(table), $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
@@ -72,7 +73,7 @@ pub type RegisterShared = unsafe extern "C" fn(
     *mut *mut Handle,
 ) -> Status;
 
-/// The functions of ABI 1.5, which a plugin has both of or none.
+/// The two functions of ABI 1.5; a plugin has both or none.
 #[derive(Clone, Copy)]
 pub struct ApplyFunctions {
     /// `apply` of the table.
@@ -131,7 +132,7 @@ functions! {
     finalize: fn(*mut Module) -> Status;
 }
 
-/// The functions of ABI 1.1, which a plugin has all or none of.
+/// The functions of ABI 1.1; a plugin has all or none.
 #[derive(Clone, Copy)]
 pub struct HmemFunctions {
     /// `set_overrides`.
@@ -172,7 +173,7 @@ pub struct HmemFunctions {
     ) -> i64,
     /// `query_hmem`.
     pub query: unsafe extern "C" fn(*mut Module, u32, *mut HmemInfo) -> Status,
-    /// Of ABI 1.4: both or none.
+    /// The two functions of ABI 1.4; a plugin has both or none.
     pub strided: Option<StridedFunctions>,
 }
 
@@ -227,14 +228,14 @@ impl HmemFunctions {
     }
 }
 
-/// A module and what it takes to end it.
+/// A module, and the function that ends it.
 struct Owned {
     module: NonNull<Module>,
     finalize: unsafe extern "C" fn(*mut Module) -> Status,
 }
 
-/// The modules of one component. All are finalised together, when the last transport is gone:
-/// the component's progress visits every module, so none may end while another is in use.
+/// The modules of one component. They are finalised together after the last transport was dropped:
+/// the component's progress visits every module, so no module may end while another is in use.
 pub(super) struct Modules {
     owned: Vec<Owned>,
     /// The objects that the module's callbacks use. A listener that was replaced may still be running on
@@ -257,14 +258,14 @@ pub enum AdoptError {
     /// A table does not fit.
     #[error(transparent)]
     Abi(#[from] AbiError),
-    /// The plugin broke the contract in another way: what was wanted and found.
+    /// The plugin broke the contract in another way: the text has the expected and the found value.
     #[error("{0}")]
     Contract(String),
 }
 
 impl Transport {
-    /// Checks the modules that the `init` of a component made, and wraps each. The modules of a refused set are left
-    /// to the component's `close`, which finalises the modules that still live. `owner` is dropped after every module
+    /// Checks the modules that the `init` of a component made, and wraps each. If a module is refused, the
+    /// component's `close` finalises the modules that still live. `owner` is dropped after every module
     /// was finalised.
     ///
     /// # Safety
@@ -286,7 +287,8 @@ impl Transport {
             let Module { vtable, attributes } = unsafe { module.as_ptr().read() };
             // SAFETY: NULL or a table that starts with a header, by the contract.
             let table = unsafe { ModuleVtable::check(vtable) }?;
-            // SAFETY: as above.
+            // SAFETY: the contract makes the second pointer NULL or a table that starts with a
+            // header.
             let attributes = unsafe { plugin_api::Attributes::check(attributes) }?;
             // SAFETY: the contract makes the attributes' strings NULL or NUL-terminated.
             let attributes =
@@ -326,7 +328,7 @@ impl Modules {
         self.progress
     }
 
-    /// Keeps what callbacks use until every module is finalised.
+    /// Keeps an object that callbacks use until every module is finalised.
     pub(super) fn keep(&self, used: Arc<dyn Any + Send + Sync>) {
         self.kept
             .lock()

@@ -15,7 +15,7 @@ pub struct Registration {
     len: usize,
 }
 
-// SAFETY: the handle is plain bytes that belong to the module, which takes calls from any thread.
+// SAFETY: the handle is plain bytes of the module, and any thread may call the module.
 unsafe impl Send for Registration {}
 // SAFETY: as for Send; nothing here is changed through a shared reference.
 unsafe impl Sync for Registration {}
@@ -42,7 +42,7 @@ impl Registration {
     }
 
     /// The handle's bytes, to be copied to peers. A peer keeps its copy at an 8-byte aligned
-    /// address and passes that as the remote handle.
+    /// address and passes the copy as the remote handle.
     pub fn handle_bytes(&self) -> &[u8] {
         let size = self.transport.attributes().handle_size;
         // SAFETY: the contract makes a handle `handle_size` readable bytes while it is registered,
@@ -68,7 +68,7 @@ impl Registration {
         self.len == 0
     }
 
-    /// Ends the registration and returns how that went; dropping only logs.
+    /// Ends the registration and returns the result; dropping a registration only logs a failure.
     pub fn deregister(self) -> Result<(), TransportError> {
         let this = std::mem::ManuallyDrop::new(self);
         // SAFETY: `this` is never used or dropped again, so the transport is moved out once.

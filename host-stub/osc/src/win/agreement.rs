@@ -13,7 +13,7 @@ use super::error::WinResult;
 use super::shm::sync;
 use super::window::Window;
 
-/// Bytes of the text of a refusal; of a longer one the beginning travels.
+/// Maximum bytes of a refusal's text; a longer text is cut.
 const MOST_TEXT: usize = (SAID_WORDS - 1) * 8;
 
 /// Set in the first word of a refusal.
@@ -31,7 +31,7 @@ impl Window {
         }
     }
 
-    /// Gives what each rank says, in the order of the ranks; collective.
+    /// Returns the statements of all ranks, in the order of the ranks; collective.
     pub(super) fn told_by_all(&self, call: &'static str, mine: &Said) -> WinResult<Vec<Said>> {
         // The number of the barrier below. The next call with the same words begins after another barrier, which each
         // rank enters when it has read them.
@@ -39,7 +39,7 @@ impl Window {
         for (index, word) in encode(mine).into_iter().enumerate() {
             self.say(turn, index, word);
         }
-        // The words are there before the signal that they are.
+        // The words are visible before the signal.
         fence(Ordering::SeqCst);
         self.meet(call)?;
         (0..self.link.size)

@@ -31,7 +31,7 @@ struct Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // First: a registration must not outlive its memory.
+        // Ended first: a registration must not outlive its memory.
         self.registration = None;
         if self.stays.load(Ordering::Relaxed) {
             std::mem::forget(self.pages.take());
@@ -68,11 +68,11 @@ unsafe impl Send for Block {}
 
 #[derive(Default)]
 struct State {
-    /// The chunk that has room, and how many of its bytes are given away.
+    /// The chunk that has room, and the number of its bytes in use.
     open: Option<(Arc<Chunk>, usize)>,
     /// Blocks of freed windows, by their bytes.
     free: HashMap<usize, Vec<Block>>,
-    /// Whether blocks that are given back are kept from further use.
+    /// Whether blocks that are given back are never used again.
     spoiled: bool,
 }
 
@@ -85,7 +85,7 @@ impl Arena {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A zeroed block of at least so many bytes.
+    /// Takes a zeroed block of at least `bytes` bytes.
     pub(super) fn take(
         arena: &Arc<Arena>,
         transport: &Transport,
@@ -107,7 +107,7 @@ impl Arena {
         })
     }
 
-    /// Blocks that are given back from now on serve no other window.
+    /// Keeps blocks that are given back from now on from use by other windows.
     pub(super) fn spoil(&self) {
         self.lock().spoiled = true;
     }
@@ -122,7 +122,7 @@ impl Arena {
 }
 
 impl State {
-    /// A block that no window had.
+    /// Takes a block that no window had before.
     fn carve(&mut self, transport: &Transport, bytes: usize) -> Result<Block, ArenaError> {
         if bytes > CHUNK / 4 {
             let chunk = Arc::new(Chunk::registered(transport, bytes)?);
@@ -153,8 +153,8 @@ impl Chunk {
             | Access::REMOTE_WRITE
             | Access::REMOTE_ATOMIC;
         let mut chunk = Chunk::new(bytes)?;
-        // SAFETY: the pages live until after the registration ends (`drop`), and all that reads them expects peers to
-        // change them.
+        // SAFETY: the pages live until after the registration ends (`drop`), and all code that reads them expects
+        // changes by peers.
         let registration = unsafe { transport.register(chunk.base(), bytes, access) };
         chunk.registration = Some(registration.map_err(ArenaError::Transport)?);
         Ok(chunk)
@@ -207,7 +207,7 @@ impl Place {
         self.block.chunk.registration.as_ref()
     }
 
-    /// Gives the block back: no rank changes it any more.
+    /// Gives the block back. No rank may change it any more.
     pub(super) fn give_back(self) {
         if let Some(arena) = self.arena {
             arena.give_back(self.block);

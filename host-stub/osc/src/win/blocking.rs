@@ -110,14 +110,14 @@ impl Window {
         Ok(Issued { peer, slot })
     }
 
-    /// Waits for an operation and gives the word that it fetched, if it did.
+    /// Waits for an operation and returns the word that it fetched, if any.
     pub(super) fn finish_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
         self.wait_issued(call, &issued)?;
         self.take_word(call, issued)
     }
 
-    /// Waits until an operation has ended, well or not. On an error the wait was given up: the slot stays taken,
-    /// because the operation may still complete.
+    /// Waits until an operation has succeeded or failed. On an error the wait was given up: the slot stays
+    /// taken, because the operation may still complete.
     fn wait_issued(&self, call: &'static str, issued: &Issued<'_>) -> WinResult<()> {
         let state = self.parts.slots.slot(issued.slot);
         let rank = issued.peer.rank;
@@ -133,7 +133,7 @@ impl Window {
         }
     }
 
-    /// Gives the word that an operation fetched which has ended, and its slot back.
+    /// Returns the word that an ended operation fetched, and frees its slot.
     fn take_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
         let status = self.parts.slots.slot(issued.slot).status().unwrap_or(0);
         let word = Slots::word(self.parts.control.plan(), issued.slot);
@@ -209,7 +209,7 @@ impl Window {
         }
     }
 
-    /// Adds to a word of a peer's control block; gives what was there.
+    /// Adds to a word of a peer's control block; returns the old value.
     pub(super) fn add_word(
         &self,
         call: &'static str,
@@ -222,7 +222,8 @@ impl Window {
         self.finish_word(call, issued)
     }
 
-    /// Replaces a word of a peer's control block if it has a value; gives what was there.
+    /// Replaces a word of a peer's control block if it has the expected value; returns the old
+    /// value.
     pub(super) fn swap_word_if(
         &self,
         call: &'static str,
@@ -236,8 +237,8 @@ impl Window {
         self.finish_word(call, issued)
     }
 
-    /// Adds to a word of one peer and replaces a word of another (or the same) if it is 0, both at once. Gives what
-    /// was there.
+    /// Adds to a word of one peer and replaces a word of another (or the same) if it is 0, both at once. Returns
+    /// the old values.
     pub(super) fn add_and_swap_words(
         &self,
         call: &'static str,
@@ -246,7 +247,7 @@ impl Window {
     ) -> [WinResult<u64>; 2] {
         let add = self.issue_slot(call, adds, self.post_add((adds, added, operand)));
         let post = self.post_swap_if((swaps, swapped), 0, value);
-        // Never waits for a second slot with one in hand: others may do the same.
+        // Never waits for a second slot while it holds one: other threads may do the same.
         let Some(slot) = self.parts.slots.take() else {
             let before = add.and_then(|add| self.finish_word(call, add));
             let swap = self.issue_slot(call, swaps, post);
@@ -278,7 +279,7 @@ impl Window {
         self.finish_word(call, issued)
     }
 
-    /// Fetches one element of a target, or, with a compare value, swaps it; gives its old bytes.
+    /// Fetches one element of a target, or, with a compare value, swaps it; returns its old bytes.
     /// Operands and result are the low bytes of the words.
     pub(super) fn element(
         &self,
@@ -358,7 +359,8 @@ impl Window {
                     std::ptr::null_mut(),
                 )
             })?;
-            // Left so where the wait is given up, and not by an operation that has failed.
+            // The flag stays set if the wait is given up, but not after an operation that has
+            // failed.
             bounce.set_in_use(true);
             self.wait_issued(call, &issued)?;
             bounce.set_in_use(false);

@@ -12,7 +12,7 @@ pub(super) struct Bounce {
 }
 
 impl Bounce {
-    /// At least `len` bytes, aligned for every element type.
+    /// Allocates at least `len` bytes, aligned for every element type.
     pub(super) fn new(len: usize) -> Bounce {
         Bounce {
             words: vec![0; len.div_ceil(WORD).max(1)],
@@ -34,7 +34,7 @@ impl Bounce {
         unsafe { std::slice::from_raw_parts_mut(self.words.as_mut_ptr().cast(), self.len()) }
     }
 
-    /// Says that operations use the buffer, or no longer do.
+    /// Sets whether operations use the buffer.
     pub(super) fn set_in_use(&mut self, in_use: bool) {
         self.in_use = in_use;
     }
@@ -58,7 +58,7 @@ impl PackedBytes {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes until what is returned is dropped.
+    /// Counts bytes until the returned value is dropped.
     pub(super) fn count(&self, bytes: usize) -> Counted {
         self.0.fetch_add(bytes, Ordering::Relaxed);
         Counted(self.clone(), bytes)

@@ -41,7 +41,7 @@ impl Window {
     /// Reads the target's elements to the origin's.
     ///
     /// # Safety
-    /// `origin` is writable for `layout` and touched by nobody until the operation is complete.
+    /// `origin` is writable for `layout` and not accessed until the operation is complete.
     #[inline]
     pub unsafe fn get(
         &self,
@@ -84,12 +84,12 @@ impl Window {
         }
     }
 
-    /// As [`accumulate`](Self::accumulate), and fetches what was at the target to `result`. With
+    /// As [`accumulate`](Self::accumulate), and fetches the target's old elements to `result`. With
     /// [`Op::NoOp`] the origin's buffer and layout are ignored, and the buffer may be null.
     ///
     /// # Safety
-    /// As for [`put`](Self::put); `result` is writable for its layout and touched by nobody until
-    /// the operation is complete, and does not overlap `origin`.
+    /// As for [`put`](Self::put); `result` is writable for its layout and not accessed until the
+    /// operation is complete, and does not overlap `origin`.
     pub unsafe fn get_accumulate(
         &self,
         origin: *const u8,
@@ -253,7 +253,7 @@ impl Window {
         unsafe { self.communicate_entered(op(), entry) }
     }
 
-    /// [`communicate`](Self::communicate) with buffers that are where their pointers say.
+    /// [`communicate`](Self::communicate) with buffers at their pointers.
     ///
     /// # Safety
     /// As for [`communicate`](Self::communicate).
@@ -307,7 +307,7 @@ impl Window {
         unsafe { self.request_here(op(), None, entry) }
     }
 
-    /// [`request`](Self::request) with buffers that are where their pointers say, and the operation's last step.
+    /// [`request`](Self::request) with buffers at their pointers, and the operation's last step.
     ///
     /// # Safety
     /// As for [`communicate`](Self::communicate).

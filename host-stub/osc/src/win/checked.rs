@@ -167,7 +167,7 @@ impl Window {
         }
     }
 
-    /// Resolves where a target's elements are, and refuses what lies outside the target's memory.
+    /// Finds the place of a target's elements, and refuses elements outside the target's memory.
     #[inline(always)]
     fn place(
         &self,
@@ -219,14 +219,15 @@ impl Window {
     ) -> WinResult<Place> {
         let (begin, end) = (layout.begin(), layout.extent());
         if end == 0 || key_use == KeyUse::Later {
-            // Nothing will be sent, so the address need not be attached; or who issues the operation looks.
+            // Nothing will be sent, so the address need not be attached; or the function that issues the
+            // operation looks it up.
             return Ok(Place {
                 address,
                 handle: std::ptr::null(),
             });
         }
-        // Bytes before the first element are not accessed, so they need not be attached. The address of
-        // the first counts, however the program came there.
+        // Bytes before the first element are not accessed, so they need not be attached. Only the
+        // address of the first element counts.
         let first = address.wrapping_add(begin as u64);
         let words = self.region_key(call, peer, (first, end - begin), key_use)?;
         Ok(Place {

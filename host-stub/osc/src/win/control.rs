@@ -34,7 +34,7 @@ pub(super) const LOCK_OF_ALL: Word = Word(5 * LINE);
 const BARRIER: usize = 6 * LINE;
 /// Rounds of a barrier among as many ranks as a machine can number.
 const ROUNDS: usize = 64;
-/// Words in which a rank tells the others something: the first is a number, or the length of a refusal, whose text
+/// Words of a rank's statement to the others: the first is a number, or the length of a refusal, whose text
 /// follows.
 pub(super) const SAID_WORDS: usize = 32;
 /// The statements of this rank to the others; only this rank writes here.
@@ -54,8 +54,8 @@ pub(super) struct ControlPlan {
 }
 
 impl ControlPlan {
-    /// For `size` ranks, `region_words` words about attached regions and `scratch_words` words that
-    /// only the owner uses.
+    /// The plan for `size` ranks, `region_words` words about attached regions and `scratch_words`
+    /// words that only the owner uses.
     pub(super) fn new(size: usize, region_words: usize, scratch_words: usize) -> ControlPlan {
         let regions = (POSTS + size).next_multiple_of(LINE);
         let scratch = (regions + region_words).next_multiple_of(LINE);
@@ -76,7 +76,7 @@ impl ControlPlan {
         Word(BARRIER + round % ROUNDS)
     }
 
-    /// A word of what the rank tells the others at a turn.
+    /// A word of the rank's statement at a turn.
     pub(super) fn said(&self, turn: u64, index: usize) -> Word {
         Word(SAID + (turn % 2) as usize * SAID_WORDS + index % SAID_WORDS)
     }
@@ -107,7 +107,7 @@ pub(super) struct Control {
     base: *mut u8,
     /// The handle of the memory that holds the block; null if no other rank reaches it.
     handle: *mut Handle,
-    /// None once the block was withdrawn.
+    /// `None` after the block was withdrawn.
     place: Option<Place>,
 }
 
@@ -118,7 +118,7 @@ unsafe impl Send for Control {}
 unsafe impl Sync for Control {}
 
 impl Control {
-    /// A block that other ranks reach.
+    /// Makes a block that other ranks reach.
     pub(super) fn new(
         arena: &Arc<Arena>,
         transport: &Transport,
@@ -130,7 +130,7 @@ impl Control {
         ))
     }
 
-    /// A block that no other rank reaches, for windows that are synchronised otherwise.
+    /// Makes a block that no other rank reaches, for windows with other synchronisation.
     pub(super) fn unused(plan: ControlPlan) -> Result<Control, ArenaError> {
         Ok(Control::at(plan, Place::apart(plan.bytes())?))
     }
@@ -146,7 +146,8 @@ impl Control {
         }
     }
 
-    /// Leaves the block to peers that may still change it: the memory stays for good, and is no other window's.
+    /// Leaves the block to peers that may still change it: the memory is never freed, and serves no other
+    /// window.
     pub(super) fn withdraw(&mut self) {
         if let Some(place) = self.place.take() {
             place.leave();
@@ -166,7 +167,7 @@ impl Control {
         )
     }
 
-    /// The handle of the block, for results that land in its scratch.
+    /// The handle of the block, for results in its scratch words.
     #[inline]
     pub(super) fn handle(&self) -> *mut Handle {
         self.handle
@@ -177,8 +178,8 @@ impl Control {
     pub(super) fn word(&self, word: Word) -> &AtomicU64 {
         let index = word.0.min(self.plan.words - 1);
         // SAFETY: the index is inside the block, which is aligned to lines, zeroed and lives as long
-        // as `self`. Peers write it from outside the process's view, as to any shared memory:
-        // loads are atomic and see whole words, which providers write with single stores.
+        // as `self`. Peers write it like any shared memory: loads are atomic and see whole words,
+        // which providers write with single stores.
         unsafe { AtomicU64::from_ptr(self.base.cast::<u64>().add(index)) }
     }
 

@@ -5,15 +5,16 @@ use super::layout::Layout;
 use super::pieces::Pieces;
 use super::transfer::Transfer;
 
-/// Copies bytes; the ranges may overlap. Lengths of one element are one load and one store, which
-/// the processor does at once where both are aligned.
+/// Copies bytes; the ranges may overlap. A length of one element takes one load and one store, each
+/// a single access if aligned.
 ///
 /// # Safety
 /// `from` is readable and `to` writable for `len` bytes. Other processes may use either range at
 /// the same time; they and the processor see bytes, and every value of a byte is valid.
 #[inline(always)]
 unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
-    // SAFETY: the caller's contract. The widths are constants, so these are plain moves.
+    // SAFETY: the caller guarantees both ranges. The widths are constants, so these are plain
+    // moves.
     unsafe {
         if len == 8 {
             to.cast::<u64>()
@@ -37,7 +38,7 @@ pub(super) unsafe fn store(transfer: &Transfer<'_>, target: *mut u8) {
         // SAFETY: neither layout has gaps, so each buffer is one range of `bytes` bytes.
         unsafe { copy(transfer.origin, target, transfer.origin_layout.bytes()) };
     } else {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees both buffers.
         unsafe { store_pieces(transfer, target) };
     }
 }
@@ -67,7 +68,7 @@ pub(super) unsafe fn load(transfer: &Transfer<'_>, target: *const u8) {
         // SAFETY: as in `store`.
         unsafe { copy(target, transfer.origin, transfer.origin_layout.bytes()) };
     } else {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees both buffers.
         unsafe { load_pieces(transfer, target) };
     }
 }

@@ -35,17 +35,17 @@ pub struct Custom {
 pub enum CustomOp {
     /// The element becomes the operand.
     Replace,
-    /// The element stays as it is; fetching calls only.
+    /// The element stays unchanged; fetching calls only.
     NoOp,
     /// Combines by the door's function with this code, which is less than 2^31.
     Combine(u32),
 }
 
-/// Changes bytes in place; whether they are to be written.
+/// Changes bytes in place; returns whether they are to be written.
 pub(super) type Change<'c> = &'c mut dyn FnMut(&mut [u8]) -> WinResult<bool>;
 
 impl CustomOp {
-    /// As the checks of a call see it.
+    /// The operation for the checks of a call.
     fn op(self) -> Op {
         match self {
             CustomOp::NoOp => Op::NoOp,
@@ -55,7 +55,7 @@ impl CustomOp {
 }
 
 impl Custom {
-    /// As a command brings it.
+    /// The effect of a command with this operation.
     pub(super) fn how(&self) -> btl::how::How {
         let of_transport = |op| btl::how::How::without_type(self.size, op);
         match self.op {
@@ -85,8 +85,8 @@ impl Custom {
 
 impl Window {
     /// Accumulates elements of a type that the engine does not know. All layouts are of bytes ([`Uint8`](super::Datatype::Uint8)), in the
-    /// same number. With a result it fetches what was at the target; then the origin's buffer and layout are ignored for
-    /// [`CustomOp::NoOp`]. Errors of the door's function are reported here or by the next flush.
+    /// same number. With a result buffer it fetches the old elements; then [`CustomOp::NoOp`] ignores the origin's buffer and
+    /// layout. Errors of the door's function are reported here or by the next flush.
     ///
     /// # Safety
     /// The buffers are readable and writable for their layouts until the operation is complete.
@@ -104,14 +104,14 @@ impl Window {
             None => RmaOp::update(call, origin, target, custom.op.op()),
         };
         if is_looked_for() {
-            // SAFETY: the caller guarantees the buffers, and `located` those that it puts in their place.
+            // SAFETY: the caller guarantees the buffers, and `located` the buffers that replace them.
             return unsafe { self.located(op, |op| self.custom_here(custom, op)) };
         }
         // SAFETY: the caller guarantees the buffers.
         unsafe { self.custom_here(custom, op) }
     }
 
-    /// [`accumulate_custom`](Self::accumulate_custom) with buffers that are where their pointers say.
+    /// [`accumulate_custom`](Self::accumulate_custom) with buffers in host memory at their pointers.
     ///
     /// # Safety
     /// The buffers are memory of the host, and otherwise as for [`accumulate_custom`](Self::accumulate_custom).
@@ -147,7 +147,7 @@ impl Window {
         shm::change(self, &transfer, &mut change)
     }
 
-    /// Changes elements, which are aligned for every type; whether it did.
+    /// Changes elements, which are aligned for every type; returns whether it changed them.
     fn change_here(
         &self,
         custom: Custom,
@@ -165,7 +165,7 @@ impl Window {
         let count = elements.len() / custom.size;
         let (elements, operands) = (elements.as_mut_ptr(), operands.as_mut_ptr());
         let what = (code, custom.size);
-        // SAFETY: both have that many elements.
+        // SAFETY: both buffers have `count` elements.
         let status =
             unsafe { combine_by_door(self.link.context.combine, what, elements, operands, count) };
         match status {

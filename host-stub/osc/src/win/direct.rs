@@ -1,5 +1,5 @@
-//! The fast path of communication calls, and of a flush of one rank: what passes a few comparisons goes to the transport
-//! without a [`Transfer`] in memory and without the window's table.
+//! The fast path of communication calls, and of a flush of one rank: a call that passes a few comparisons goes to the
+//! transport without a [`Transfer`] in memory and without the window's table.
 //!
 //! The path is for calls without tracing or checks, on contiguous host memory, in a window whose functions for them are
 //! those over the transport. Anything else falls back to the general path before side effects, and so does every error.

@@ -4,8 +4,8 @@ use plugin_api::{Datatype, Status};
 
 use crate::base::Op;
 
-/// The reason why a window call failed. Caller's mistakes are found before anything is
-/// sent; [`WinError::Transport`] and [`WinError::Job`] report what happened to something sent,
+/// The reason why a window call failed. The caller's mistakes are found before anything is sent.
+/// [`WinError::Transport`] and [`WinError::Job`] report failures after sending,
 /// [`WinError::Registration`] that the transport had no room for memory.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -41,19 +41,19 @@ pub enum WinError {
         rank: usize,
         /// Address of the layout's first element, in the target's process.
         address: u64,
-        /// Bytes from there to the end of the layout.
+        /// Bytes from this address to the end of the layout.
         size: usize,
     },
-    /// A copy function did not copy what it should.
+    /// A copy function copied too few bytes, or failed.
     #[error("{call}: {function} of {size} B answered {answer}")]
     DeviceCopy {
         /// The call.
         call: &'static str,
         /// The function.
         function: &'static str,
-        /// Bytes that it should copy.
+        /// The number of bytes to copy.
         size: usize,
-        /// Bytes that it copied, or a negative libfabric errno.
+        /// The number of copied bytes, or a negative libfabric errno.
         answer: i64,
     },
     /// The target rank does not exist.
@@ -61,7 +61,7 @@ pub enum WinError {
     NoSuchRank {
         /// The call.
         call: &'static str,
-        /// The rank asked for.
+        /// The requested rank.
         rank: usize,
         /// Ranks of the window.
         size: usize,
@@ -110,7 +110,7 @@ pub enum WinError {
         /// The mistake in the argument.
         reason: &'static str,
     },
-    /// The thread level provided does not allow the call to this thread; what the door says.
+    /// The provided thread level does not allow this thread the call; the text is the door's.
     #[error("{0}")]
     Level(String),
     /// The request already signals its completion.
@@ -183,8 +183,8 @@ pub enum WinError {
         /// Its answer.
         status: Status,
     },
-    /// The transport did not register memory that a call was to expose; nothing is changed. The memory may
-    /// be offered again: what was short may be there later.
+    /// The transport did not register memory that a call was to expose; nothing is changed. The call may
+    /// be repeated: the transport may have room later.
     #[error("{call}: the memory was not registered: {reason}")]
     Registration {
         /// The call.

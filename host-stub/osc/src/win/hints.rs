@@ -3,12 +3,11 @@
 //! | key | value | effect |
 //! | --- | --- | --- |
 //! | `no_locks` | true, false | lock and lock_all are refused |
-//! | `accumulate_ordering` | `none`, or some of `rar,raw,war,waw` | with `none`, an accumulate does not wait for earlier ones where the transport keeps no order; a partial list is kept as the whole one |
-//! | `accumulate_ops` | `same_op`, `same_op_no_op` | with `same_op`, an operation that the transport serves goes to it even if the transport lacks others that `same_op_no_op` needs beside it |
+//! | `accumulate_ordering` | `none`, or some of `rar,raw,war,waw` | with `none`, an accumulate does not wait for earlier ones if the transport keeps no order; a partial list has the effect of the whole list |
+//! | `accumulate_ops` | `same_op`, `same_op_no_op` | with `same_op`, an operation that the transport serves goes to the transport even if it lacks other operations that `same_op_no_op` needs |
 //! | `same_size` | true, false | windows whose ranks give different sizes are refused |
 //! | `same_disp_unit` | true, false | windows whose ranks give different displacement units are refused |
-//! | `mpi_accumulate_granularity` | bytes, 0 for no choice | accumulates that need the target's lock take it for this many
-//! bytes at a time, at least for one element |
+//! | `mpi_accumulate_granularity` | bytes, 0 for no choice | accumulates that need the target's lock take it for this many bytes at a time, at least for one element |
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,7 +69,8 @@ fn is_same_op(value: &str) -> Result<bool, &'static str> {
 }
 
 impl Hints {
-    /// Adds a hint. `None`: the key is not one of these. An error: the values that the key can have.
+    /// Adds a hint. `None`: the key is not one of these. The error has the values that the key can
+    /// have.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Option<Result<(), &'static str>> {
         let set = |place: &mut Option<bool>, value: Result<bool, &'static str>| {
             value.map(|value| *place = Some(value))
@@ -127,7 +127,7 @@ impl InForce {
         KEYS.contains(&key)
     }
 
-    /// A number that differs where these differ.
+    /// A number that is equal for equal hints only.
     pub(super) fn code(self) -> u64 {
         let bits = [
             self.no_locks,
@@ -177,7 +177,7 @@ impl InForce {
         }
     }
 
-    /// The reason why ranks cannot have these sizes and displacement units, if they cannot.
+    /// The reason why a window cannot have these sizes and displacement units, if there is one.
     pub(super) fn refusal(
         self,
         ranks: impl Iterator<Item = (u64, u32)>,
@@ -212,7 +212,7 @@ impl Rules {
     /// The hints in force.
     #[inline]
     pub(super) fn now(&self) -> InForce {
-        // Relaxed: set_info is collective, and the program orders it with the calls that it is to change.
+        // Relaxed: set_info is collective, and the program orders it with later calls.
         InForce::of(self.0.load(Ordering::Relaxed))
     }
 

@@ -16,14 +16,14 @@ use super::window::Window;
 /// The functions of a layer at the beginning and end of windows. `P` is its parameter, the same at
 /// every call.
 pub struct WindowHook<P> {
-    /// Its name, for errors.
+    /// The layer's name, for errors.
     pub name: &'static str,
-    /// A window was made on this rank, though not yet on all: the hook may look at it and replace
-    /// entries of its table, and calls no function of it. An error makes the creation fail on
-    /// every rank, with this as the reason.
+    /// Called when a window was made on this rank, but not yet on all ranks. The hook may read the
+    /// window and replace entries of its table, and must not call the window's functions. An error
+    /// makes the creation fail on every rank, with this reason.
     pub created: fn(&mut NewWindow<'_>, &P) -> Result<(), String>,
-    /// A window for which `created` succeeded ends, or did not come to be because another hook
-    /// failed, here or elsewhere.
+    /// Called when a window for which `created` succeeded ends, or when its creation fails because
+    /// another hook failed, here or at another rank.
     pub ended: fn(&Window, &P),
 }
 
@@ -31,7 +31,7 @@ pub struct WindowHook<P> {
 pub struct NewWindow<'a> {
     window: &'a Window,
     kept: &'a mut Vec<Box<dyn Any + Send + Sync>>,
-    /// The functions that the window will have: as the layers before left them.
+    /// The functions that the window will have, with the changes of earlier layers.
     pub table: &'a mut RmaTable,
 }
 
@@ -41,8 +41,8 @@ impl NewWindow<'_> {
         self.window
     }
 
-    /// Keeps something with the window for as long as it lives, such as the functions that were
-    /// replaced: [`Window::kept`] finds it by its type.
+    /// Keeps a value with the window as long as the window lives, such as the replaced functions:
+    /// [`Window::kept`] finds the value by its type.
     pub fn keep<T: Any + Send + Sync>(&mut self, thing: T) {
         self.kept.push(Box::new(thing));
     }
@@ -76,7 +76,7 @@ impl<P: Send + Sync> Hook for Registered<P> {
 struct Entry {
     id: u64,
     hook: Arc<dyn Hook>,
-    /// For how many it is compared among the ranks.
+    /// The number of hooks for which it counts in the comparison among the ranks.
     stands_for: usize,
 }
 
@@ -87,7 +87,7 @@ pub struct WindowHooks {
     registered: AtomicU64,
 }
 
-/// Names a registration, to end it by.
+/// The number of a registration, by which it is ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HookId(u64);
 
@@ -96,7 +96,7 @@ impl WindowHooks {
         self.list.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a hook for the windows made from here on. Every rank registers the same hooks in
+    /// Registers a hook for the windows made from now on. Every rank registers the same hooks in
     /// the same order, while no window is being made.
     pub fn add<P: Send + Sync + 'static>(&self, hook: WindowHook<P>, parameter: P) -> HookId {
         let id = self.registered.fetch_add(1, Ordering::Relaxed);
@@ -109,14 +109,14 @@ impl WindowHooks {
         HookId(id)
     }
 
-    /// Ends a registration. Windows that were made under it keep what the hook made of them, and
-    /// tell it when they end. Ending it again does nothing.
+    /// Ends a registration. Windows made before keep the hook's changes, and call its `ended`.
+    /// Ending a registration again does nothing.
     pub fn remove(&self, id: HookId) {
         self.lock().retain(|entry| entry.id != id.0);
     }
 
-    /// Says how many hooks of its own a hook calls, 1 unless said. Windows are not made where ranks
-    /// have different numbers; a hook that stands for none may not be called.
+    /// Sets for how many hooks a hook counts; the default is 1. Creation fails if the total differs
+    /// between ranks; a hook that counts for none may not be called.
     pub fn weigh(&self, id: HookId, stands_for: usize) {
         let mut hooks = self.lock();
         if let Some(entry) = hooks.iter_mut().find(|entry| entry.id == id.0) {
@@ -124,13 +124,13 @@ impl WindowHooks {
         }
     }
 
-    /// The number of hooks, with those that they stand for.
+    /// The number of hooks, each counted as set by [`weigh`](Self::weigh).
     pub(super) fn count(&self) -> usize {
         self.lock().iter().map(|entry| entry.stands_for).sum()
     }
 }
 
-/// The hooks that ran for one window, and what they keep with it.
+/// The hooks that ran for one window, and the values that they keep with it.
 #[derive(Default)]
 pub(super) struct Layers {
     ran: Vec<Arc<dyn Hook>>,
@@ -138,7 +138,8 @@ pub(super) struct Layers {
 }
 
 impl Layers {
-    /// Runs the hooks of its context on a new window. On an error those that had run are undone.
+    /// Runs the hooks of its context on a new window. On an error, the hooks that had run are
+    /// undone.
     pub(super) fn run(window: &mut Window) -> Result<(), String> {
         let hooks = &window.link.context.hooks;
         let hooks: Vec<Arc<dyn Hook>> = hooks
@@ -167,7 +168,7 @@ impl Layers {
         Ok(())
     }
 
-    /// Tells the layers of a window that it ends, the last first.
+    /// Calls the layers' `ended` for a window, the last layer first.
     pub(super) fn end(window: &mut Window) {
         while let Some(hook) = window.layers.ran.pop() {
             hook.ended(window);
@@ -175,7 +176,8 @@ impl Layers {
     }
 }
 
-/// Runs the layers' hooks, and finds out whether they succeeded everywhere. Undone if not.
+/// Runs the layers' hooks, and checks that they succeeded on all ranks. Otherwise the hooks are
+/// undone.
 pub(super) fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
     let hooks = intents[window.link.rank].hooks;
     let other = intents.iter().position(|intent| intent.hooks != hooks);
@@ -200,7 +202,7 @@ pub(super) fn hooked(window: &mut Window, intents: &[Intent]) -> WinResult<()> {
 }
 
 impl Window {
-    /// The first thing of this type that a layer kept with the window.
+    /// The first value of this type that a layer kept with the window.
     #[inline]
     pub fn kept<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.layers

@@ -9,12 +9,12 @@ use crate::door::{Defaults, HOST};
 /// The functions that a window is to get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TableChoice {
-    /// The fastest that its memory and ranks allow.
+    /// The fastest functions that its memory and ranks allow.
     #[default]
     Auto,
-    /// All ranks in one segment; creation fails where that cannot be.
+    /// All ranks in one segment; creation fails if they cannot share one.
     Shm,
-    /// Puts and gets to ranks on this node by memory, all else by the transport.
+    /// Puts and gets to ranks on this node by memory, all other calls by the transport.
     Mixed,
     /// The transport alone.
     Btl,
@@ -70,14 +70,14 @@ impl fmt::Display for TableChoice {
 /// | key | value | |
 /// | --- | --- | --- |
 /// | `alloc_shared_noncontig` | true, false | lets each rank's part of a shared window begin on a page of its own (MPI 4.1, 12.2.3) |
-/// | `host_win_table` | auto, shm, mixed, btl | which functions the window gets; parameter of the same name |
+/// | `host_win_table` | auto, shm, mixed, btl | the functions that the window gets; parameter of the same name |
 /// | `host_win_huge_pages` | true, false | huge pages for the segment; parameter of the same name |
-/// | `device_num` | -1, or a device's number | where this rank's memory is: the host, or that device; may differ between ranks |
+/// | `device_num` | -1, or a device's number | the place of this rank's memory: the host, or this device; may differ between ranks |
 /// | `host_ranks_per_node` | a number | pretends nodes, for this window; parameter of the same name |
 /// | `no_locks` | true, false | lock and lock_all are refused |
 /// | `accumulate_ordering` | none, or some of rar,raw,war,waw | with none, accumulates of this rank need not take effect in the order of their calls |
-/// | `accumulate_ops` | same_op, same_op_no_op | which operations meet at one element at the same time |
-/// | `same_size`, `same_disp_unit` | true, false | a window of ranks that differ in it is refused |
+/// | `accumulate_ops` | same_op, same_op_no_op | the operations that may meet at one element at the same time |
+/// | `same_size`, `same_disp_unit` | true, false | a window is refused if its ranks differ in the value |
 /// | `mpi_accumulate_granularity` | bytes | accumulates that need the target's lock take it for this many bytes at a time |
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Info {
@@ -104,8 +104,8 @@ impl Info {
         Info::default()
     }
 
-    /// Adds a hint. A key that nothing here knows is ignored, as MPI wants it;
-    /// [`WinError::BadArgument`] for a value that means nothing.
+    /// Adds a hint. An unknown key is ignored, as MPI requires; [`WinError::BadArgument`] for an
+    /// invalid value.
     pub fn set(&mut self, key: &str, value: &str) -> WinResult<()> {
         let bad = |wanted: &str| {
             Box::new(WinError::BadArgument {
@@ -141,7 +141,7 @@ impl Info {
         Ok(())
     }
 
-    /// The value of a key; `None` where nothing was said.
+    /// The value of a key; `None` if it was not set.
     pub fn get(&self, key: &str) -> Option<String> {
         match key {
             "alloc_shared_noncontig" => self.noncontiguous.map(|it| it.to_string()),
@@ -167,7 +167,7 @@ impl Info {
         }
     }
 
-    /// The rules in force once these hints are, where `before` was.
+    /// The rules in force after these hints were set; `before` was in force.
     pub(super) fn rules_over(&self, before: InForce) -> InForce {
         self.hints.over(before)
     }
@@ -178,13 +178,13 @@ impl Info {
         Ok(self)
     }
 
-    /// The hints and the functions to get.
+    /// The hints, and the choice of functions.
     pub fn with_table(mut self, table: TableChoice) -> Info {
         self.table = Some(table);
         self
     }
 
-    /// The hints and a pretended number of ranks on each node; 0 for the nodes that there are.
+    /// The hints and a pretended number of ranks on each node; 0 for the real nodes.
     pub fn with_ranks_per_node(mut self, ranks: u32) -> Info {
         self.ranks_per_node = Some(ranks);
         self
@@ -196,7 +196,7 @@ impl Info {
         self
     }
 
-    /// The hints with what they leave open taken from the door's defaults.
+    /// The hints, completed by the door's defaults.
     pub(super) fn resolve(&self, defaults: &Defaults) -> Resolved {
         Resolved {
             table: self.table.unwrap_or(defaults.table),
@@ -216,13 +216,14 @@ pub(super) struct Resolved {
     pub(super) huge_pages: bool,
     pub(super) noncontiguous: bool,
     pub(super) ranks_per_node: Option<u32>,
-    /// Of this rank; not the same on all.
+    /// The device of this rank; may differ between ranks.
     pub(super) device: i32,
     pub(super) rules: InForce,
 }
 
 impl Resolved {
-    /// A number that differs where these differ, to compare between ranks. The rules have one of their own.
+    /// A number that is equal for equal properties only, to compare between ranks. The rules have a
+    /// separate number.
     pub(super) fn code(&self) -> u64 {
         let ranks = self.ranks_per_node.map_or(0, |ranks| u64::from(ranks) + 1);
         ranks << 8

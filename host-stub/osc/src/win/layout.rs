@@ -16,18 +16,18 @@ pub struct Block {
     pub length: usize,
 }
 
-/// A run of elements that says itself where it is: by a pointer, or a location that
+/// A run of elements with its own location: a pointer, or a location that
 /// [`encode_location`](crate::door::encode_location) made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Its first element, as a call's buffer is named.
+    /// The place of its first element.
     pub pointer: *mut u8,
     /// Elements in the run.
     pub length: usize,
 }
 
 /// A datatype description: an element type and the places of its elements, relative to a buffer's
-/// start. Cheap to clone; making a contiguous or strided one allocates nothing.
+/// start. Cheap to clone; a contiguous or strided layout allocates nothing.
 #[derive(Clone, Debug)]
 pub struct Layout {
     datatype: Datatype,
@@ -37,7 +37,7 @@ pub struct Layout {
     extent: usize,
     shape: Shape,
     on_device: bool,
-    /// Whether each run has a location of its own.
+    /// Whether each run has its own location.
     absolute: bool,
 }
 
@@ -81,7 +81,7 @@ impl Layout {
     }
 
     /// `count` runs of `length` elements whose starts are `stride` elements apart.
-    /// [`WinError::InvalidLayout`]: runs that overlap, or reach beyond the address space.
+    /// [`WinError::InvalidLayout`]: the runs overlap, or reach beyond the address space.
     pub fn strided(
         datatype: Datatype,
         count: usize,
@@ -117,8 +117,8 @@ impl Layout {
         })
     }
 
-    /// The given runs, in their order. Runs of no elements are dropped, and runs that follow each
-    /// other without a gap become one. Runs may overlap; a call that writes them in an undefined
+    /// The given runs, in their order. Empty runs are dropped, and runs that follow each other
+    /// without a gap become one run. Runs may overlap; a call that writes them in an undefined
     /// order is the caller's mistake.
     pub fn indexed(datatype: Datatype, blocks: &[Block]) -> WinResult<Layout> {
         let size = datatype.size();
@@ -149,9 +149,9 @@ impl Layout {
         })
     }
 
-    /// Runs that each lie somewhere, on the host or on a device, in their order: what MPI describes by absolute addresses and
-    /// MPI_BOTTOM. For the buffers of a call at its origin, whose pointer then is null. The runs are packed into host memory,
-    /// and from there back, by one call of the copy functions for up to 256 of them.
+    /// Runs with their own locations, on the host or on a device, in their order; MPI describes them by absolute addresses
+    /// and MPI_BOTTOM. Only for buffers at the origin of a call, whose pointer is null then. One call of the copy functions
+    /// packs or unpacks up to 256 runs.
     pub fn absolute(datatype: Datatype, runs: &[Run]) -> WinResult<Layout> {
         crate::door::look_from_now_on();
         let mut segments: Vec<Segment> = Vec::with_capacity(runs.len());
@@ -175,7 +175,7 @@ impl Layout {
         })
     }
 
-    /// Whether each run has a location of its own.
+    /// Whether each run has its own location.
     #[inline]
     pub const fn is_absolute(&self) -> bool {
         self.absolute
@@ -213,14 +213,14 @@ impl Layout {
         self.bytes
     }
 
-    /// Bytes from the buffer's start to the end of the last element: what the buffer must hold. The address space
-    /// for an [`absolute`](Self::absolute) layout.
+    /// Bytes from the buffer's start to the end of the last element: the minimum size of the buffer. The whole
+    /// address space for an [`absolute`](Self::absolute) layout.
     #[inline]
     pub const fn extent(&self) -> usize {
         self.extent
     }
 
-    /// Bytes from the buffer's start to the first that belongs to an element.
+    /// Bytes from the buffer's start to the first byte of an element.
     pub(super) fn begin(&self) -> usize {
         match &self.shape {
             Shape::Contiguous | Shape::Strided { .. } => 0,

@@ -32,8 +32,8 @@ pub(super) struct Link {
     pub(super) rank: usize,
     pub(super) size: usize,
     /// Whether accumulates to one target take effect in the order of their calls, so that none
-    /// has to wait for an earlier one. With several contexts threads use different paths to a
-    /// target, and calls that are ordered between threads would not be on the way.
+    /// has to wait for an earlier one. With several contexts, threads use different paths to a
+    /// target, and the paths do not keep the order of calls between threads.
     pub(super) ordered: bool,
     /// Whether the transport brings accumulates as commands. Otherwise only elements that its atomics serve can be changed.
     pub(super) applies: bool,
@@ -73,8 +73,8 @@ impl Link {
         }
     }
 
-    /// Looks after the processes of these ranks from now on, in every wait: those that the launcher started on this node.
-    /// A space of process ids proves no node, because clones of a virtual machine have equal ones.
+    /// Checks the processes of these ranks from now on, in every wait: the ranks that the launcher started on this node.
+    /// Equal spaces of process ids do not prove one node, because clones of a virtual machine have equal spaces.
     pub(super) fn watch(&mut self, intents: &[Intent]) {
         let Some(own) = intents.get(self.rank) else {
             return;
@@ -107,7 +107,7 @@ impl Link {
     /// The error of an exchange that failed.
     #[cold]
     fn unknown(&self, reason: String) -> Box<WinError> {
-        // Ranks for which the exchange succeeded may make the window.
+        // The exchange may have succeeded at other ranks, which then make the window.
         self.context.arena.spoil();
         Box::new(WinError::Job {
             call: "window creation",
@@ -123,7 +123,7 @@ impl Link {
         Err(refused(self.rank, reason))
     }
 
-    /// Progresses the transport once; returns how much completed.
+    /// Makes progress of the transport once; returns the number of completions.
     #[inline]
     pub(super) fn progress(&self, call: &'static str) -> WinResult<i32> {
         let count = match &self.others {
@@ -145,16 +145,16 @@ impl Link {
         })
     }
 
-    /// Counts a synchronisation call; whether there is nothing to look at with this one.
+    /// Counts a synchronisation call; returns whether this call need not check for failures.
     #[inline]
     pub(super) fn is_quiet(&self) -> bool {
-        // Threads may overwrite each other's count: it is no number that anybody needs.
+        // Threads may overwrite each other's count, because the count need not be exact.
         let turn = self.turns.load(Ordering::Relaxed).wrapping_add(1);
         self.turns.store(turn, Ordering::Relaxed);
         !turn.is_multiple_of(TURNS) && self.context.failures.lost().is_none()
     }
 
-    /// An error if a member, or with none any of them, is known to be lost. In shared memory, an
+    /// An error if `member`, or with `None` any member, is known to be lost. In shared memory, an
     /// operation on a dead rank's part does not fail by itself, as on a living rank's.
     #[inline]
     pub(super) fn check_lost(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
@@ -164,8 +164,8 @@ impl Link {
         self.check_now(call, member)
     }
 
-    /// [`check_lost`](Self::check_lost) with a look at the transport. Calls that never wait would never
-    /// make progress, and lost ranks would not be found.
+    /// [`check_lost`](Self::check_lost) after progress of the transport. Calls that never wait would
+    /// never make progress, and lost ranks would not be found.
     #[cold]
     #[inline(never)]
     pub(super) fn check_now(&self, call: &'static str, member: Option<usize>) -> WinResult<()> {
@@ -219,12 +219,13 @@ impl Link {
         let failed = failures.any_among(|proc| self.is_process_of(member, proc));
         match failed {
             Some(failure) => Err(job_failed(call, &failure)),
-            // One process is looked for at each look: `looked` is of all.
+            // For one process every check looks: `looked` is the time of a check of all.
             None => self.find_gone(call, |rank| rank == member),
         }
     }
 
-    /// An error if the process of a rank that this one sees, and `concerns`, is gone.
+    /// An error if the process of a rank for which `concerns` is true is gone, as far as this
+    /// process sees it.
     fn find_gone(&self, call: &'static str, concerns: impl Fn(usize) -> bool) -> WinResult<()> {
         let mut watched = self.watched.iter();
         match watched.find(|(rank, process)| concerns(*rank) && process.is_gone()) {
@@ -257,7 +258,8 @@ impl Link {
         }
     }
 
-    /// As [`tries`](Self::tries), for what ends with a member's failure only: an operation on it.
+    /// As [`tries`](Self::tries), for an operation on one member, which only the failure of this
+    /// member ends.
     #[inline]
     pub(super) fn tries_of(&self, call: &'static str, member: usize) -> Tries<'_> {
         let mut tries = self.tries(call);
@@ -265,7 +267,7 @@ impl Link {
         tries
     }
 
-    /// Waits until `done` says so, which any thread that makes progress may ask.
+    /// Waits until `done` returns true; any thread that makes progress may call it.
     #[inline]
     pub(super) fn wait_until(
         &self,
@@ -275,7 +277,7 @@ impl Link {
         self.wait_until_of(call, None, done)
     }
 
-    /// As [`wait_until`](Self::wait_until); given a member, for what ends with its failure only: an operation on it.
+    /// As [`wait_until`](Self::wait_until). If a member is given, only the failure of this member ends the wait.
     #[inline]
     pub(super) fn wait_until_of(
         &self,
@@ -351,7 +353,7 @@ impl Link {
         self.context.watch.is_none()
     }
 
-    /// Begins a call, if it may be made.
+    /// Begins a call if it is allowed.
     #[inline(always)]
     pub(super) fn enter(&self, call: &'static str) -> WinResult<Option<Box<dyn Entered + '_>>> {
         match &self.context.watch {
@@ -360,7 +362,7 @@ impl Link {
         }
     }
 
-    /// Says which rank a call is about.
+    /// Names the rank that a call accesses.
     #[inline]
     pub(super) fn about(&self, entered: &mut Option<Box<dyn Entered + '_>>, rank: usize) {
         if let Some(entered) = entered
@@ -402,22 +404,22 @@ impl<F: Fn() -> bool + Sync> Until for Looked<'_, F> {
     }
 }
 
-/// A loop that tries something again, such as a post that found no room: progress between two tries,
-/// and an end when the transport or a rank has failed.
+/// A loop that repeats a step, such as a post that found no room. It makes progress between two
+/// tries, and ends if the transport or a rank has failed.
 pub(super) struct Tries<'a> {
     on: Looked<'a, fn() -> bool>,
     pace: Pace,
 }
 
 impl Tries<'_> {
-    /// One visit.
+    /// One pass of the loop.
     #[inline]
     pub(super) fn step(&mut self) -> WinResult<()> {
         let Tries { on, pace } = self;
         on.link.waiter().step(pace, on)
     }
 
-    /// Several visits: the pause between two tries to take a lock, longer with every try.
+    /// Several passes: the pause between two tries to take a lock, longer with every try.
     pub(super) fn back_off(&mut self, tries: u32) -> WinResult<()> {
         for _ in 0..1u32 << tries.min(6) {
             self.step()?;

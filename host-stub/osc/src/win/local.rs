@@ -8,21 +8,23 @@ use super::layout::Layout;
 use super::window::Window;
 
 impl Window {
-    /// Copies out of this rank's memory, as a local load. [`WinError::OutOfBounds`] beyond it.
+    /// Copies out of this rank's memory, as a local load. [`WinError::OutOfBounds`]: the range does
+    /// not lie in this memory.
     pub fn read_local(&self, offset: usize, into: &mut [u8]) -> WinResult<()> {
         let from = self.local("local read", offset, into.len())?;
         if self.parts.exposed.iface != hmem_iface::SYSTEM {
             return self.copy_own("local read", offset, Way::From(into));
         }
         // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
-        // is not freed. No thread of this process writes it meanwhile: writing here takes unsafe
-        // functions, which forbid that. Other processes may; as with any shared memory the bytes then
-        // are either, and bytes have no invalid values.
+        // is not freed. No thread of this process writes it meanwhile: only unsafe functions write
+        // here, and their contract forbids that. Other processes may write it: each byte read is then
+        // old or new, and bytes have no invalid values.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
-    /// Copies to this rank's memory, as a local store. [`WinError::OutOfBounds`] beyond it.
+    /// Copies to this rank's memory, as a local store. [`WinError::OutOfBounds`]: the range does
+    /// not lie in this memory.
     ///
     /// ```compile_fail,E0133
     /// fn two_threads_at_once(window: &host_stub::win::Window) {
@@ -34,16 +36,17 @@ impl Window {
     /// ```
     ///
     /// # Safety
-    /// Nobody in this process accesses the same bytes during the call: no other local read or write, no
-    /// access through [`base`](Self::base) or a reference made of it, and no operation of this process that
-    /// has this range as its origin buffer or its target. For other processes MPI's rules for local stores in
+    /// No other code of this process accesses the same bytes during the call: no local read or write, no
+    /// access through [`base`](Self::base) or a reference made of it, and no operation whose origin buffer or
+    /// target is this range. For other processes MPI's rules for local stores in
     /// the open epoch hold.
     pub unsafe fn write_local(&self, offset: usize, from: &[u8]) -> WinResult<()> {
         let to = self.local("local write", offset, from.len())?;
         if self.parts.exposed.iface != hmem_iface::SYSTEM {
             return self.copy_own("local write", offset, Way::To(from));
         }
-        // SAFETY: the range was checked to lie in this rank's memory; the caller keeps everybody else off it.
+        // SAFETY: the range was checked to lie in this rank's memory; the caller keeps all other accesses
+        // away.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
         Ok(())
     }
@@ -65,7 +68,7 @@ impl Window {
         Ok(self.parts.exposed.base.wrapping_add(offset))
     }
 
-    /// Copies between host memory and this rank's own, on whatever device that is.
+    /// Copies between host memory and this rank's memory, which may be on a device.
     fn copy_own(&self, call: &'static str, offset: usize, way: Way<'_>) -> WinResult<()> {
         let exposed = &self.parts.exposed;
         let place = Place {

@@ -140,12 +140,12 @@ fn free_locks_take_one_operation_on_each_word() {
 #[test]
 fn each_lock_keeps_out_what_excludes_it() {
     for (held, shared_of_all, shared, alone) in [
-        // All targets are locked, shared.
+        // All targets are locked: shared.
         ([SHARED, 0], true, true, false),
-        // This target is, shared; alone.
+        // This target is locked: shared; exclusive.
         ([0, SHARED], true, true, false),
         ([ALONE, ALONE], false, false, false),
-        // Another target is locked alone.
+        // Another target is locked: exclusive.
         ([ALONE, 0], false, true, true),
     ] {
         let words = || Local::new(held);
@@ -188,7 +188,7 @@ fn a_wait_that_is_given_up_leaves_nothing_behind() {
     }
 }
 
-/// Takes back what holds the words.
+/// Releases the lock that the words held.
 fn let_go(words: &Local, held: [u64; 2]) {
     for (word, held) in words.words.iter().zip(held) {
         word.set(word.get() - held);
@@ -202,7 +202,7 @@ fn an_operation_that_fails_leaves_nothing_behind() {
         loop {
             let words = Local::failing(held, left);
             let gone = Cell::new(false);
-            // So that each step is reached.
+            // The lock is released here, so each step is reached.
             let pause = |tries| {
                 if tries == 2 {
                     let_go(&words, held);
@@ -272,7 +272,7 @@ fn a_stream_of_shared_lockers_does_not_keep_out_who_wants_it_alone() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    // Takes the lock again before another lets go, mostly.
+                    // Usually takes the lock again before another holder releases it.
                     while !done.load(Ordering::Relaxed) {
                         lock_shared(&&words, word, spin).unwrap();
                         std::thread::yield_now();

@@ -37,7 +37,7 @@ pub(super) const TABLE: RmaTable = RmaTable {
 
 fn flush(window: &Window, call: &'static str, rank: usize) -> WinResult<()> {
     let flushed = passive::flush(window, call, rank);
-    // Other ranks see stores made here before any read that this rank makes from here on.
+    // Other ranks see earlier stores of this rank before any later read of this rank.
     fence(Ordering::SeqCst);
     flushed
 }
@@ -50,7 +50,7 @@ fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
 
 pub(super) unsafe fn put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     // SAFETY: the caller vouches for the transfer, whose target range was checked to lie in the
-    // target's memory; that memory is mapped here as said.
+    // target's memory; this memory is mapped here at the given address.
     unsafe {
         match transfer.peer.reach {
             Reach::Mapped(shift) => {

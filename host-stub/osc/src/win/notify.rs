@@ -1,4 +1,5 @@
-//! Puts with notification, and waiting for them. No part of MPI (mpi-forum issue 59 asks for it).
+//! Puts with notification, and waiting for them. They are not part of MPI (mpi-forum issue 59
+//! requests them).
 //!
 //! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. They lie beside the words of
 //! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises a counter after
@@ -90,7 +91,7 @@ impl Window {
         self.count(target.rank, counter)
     }
 
-    /// Counts at a target what is complete there.
+    /// Raises a counter at a target after operations that are complete there.
     fn count(&self, rank: usize, counter: usize) -> WinResult<()> {
         if self.parts.shared.is_some() {
             return shared::count(self, PUT, rank, counter);
@@ -109,7 +110,7 @@ impl Window {
     }
 
     /// Waits until at least `at_least` puts with notification in total have arrived at a counter of this rank. An error if
-    /// a rank of the window is lost meanwhile.
+    /// a rank of the window is lost during the wait.
     pub fn wait_notified(&self, counter: usize, at_least: u64) -> WinResult<()> {
         let call = "wait_notified";
         known(call, counter)?;
@@ -122,8 +123,8 @@ impl Window {
     }
 
     fn notified(&self, counter: usize) -> u64 {
-        // Acquire: the bytes of the puts that are counted are seen after this. The transport, or who counted in the segment,
-        // wrote them before.
+        // Acquire: the bytes of the counted puts are visible after this. The transport, or the origin in the segment, wrote
+        // them before it raised the counter.
         let word = match &self.parts.shared {
             Some(shared) => {
                 let word = shared.plan.notified(self.link.rank, counter);

@@ -27,7 +27,7 @@ pub(super) enum Kind {
     Get,
     /// Accumulates without a result.
     Update,
-    /// Accumulates that fetch what was at the target.
+    /// Accumulates that fetch the target's old elements.
     Fetch,
     /// Compare-and-swap.
     Swap,
@@ -46,7 +46,8 @@ pub(super) struct RmaOp<'a> {
     /// The origin's buffer, which only gets write.
     pub(super) origin: *mut u8,
     pub(super) layout: &'a Layout,
-    /// The transport's handle of the origin's buffer if the transport is to use device memory as it is.
+    /// The transport's handle of the origin's buffer, if the transport is to use device memory
+    /// directly.
     pub(super) local_handle: *mut Handle,
     /// The value that compare-and-swap compares with.
     pub(super) compare: *const u8,

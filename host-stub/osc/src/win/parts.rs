@@ -79,7 +79,7 @@ unsafe impl Send for Exposed {}
 // SAFETY: as for Send.
 unsafe impl Sync for Exposed {}
 
-/// Synchronisation state that only this rank uses.
+/// Synchronisation state of this rank alone.
 #[derive(Default)]
 pub(super) struct SyncState {
     /// Barriers entered.

@@ -24,7 +24,7 @@ pub(super) struct Offer {
     pub(super) unit: u32,
     /// Address of its control block.
     pub(super) control_base: u64,
-    /// Handle of its memory; empty when it has none.
+    /// Handle of its memory; empty if it has no memory.
     pub(super) handle: Vec<u8>,
     /// Handle of its control block.
     pub(super) control_handle: Vec<u8>,
@@ -37,7 +37,7 @@ const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR3");
 const REFUSED: u64 = 0;
 pub(super) const HEADER: usize = 9 * 8;
 
-/// The bytes that a rank sends when a window is made: its offer, or why it has none.
+/// The bytes that a rank sends when a window is made: its offer, or the reason why it has none.
 pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {
     match offer {
         Ok(offer) => {
@@ -69,7 +69,7 @@ pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8>
     }
 }
 
-/// Reads what `rank` sent.
+/// Decodes the bytes that `rank` sent.
 pub(super) fn decode(
     rank: usize,
     kind: WindowKind,
@@ -134,11 +134,12 @@ pub(super) fn decode(
 pub(super) enum Reach {
     /// By the transport alone.
     Transport,
-    /// It is mapped here, this many bytes (wrapping) after its address there.
+    /// The memory is mapped here, this many bytes (wrapping) after its address in the rank's
+    /// process.
     Mapped(u64),
 }
 
-/// One rank of a window, as another sees it.
+/// One rank of a window, seen from this rank.
 pub(super) struct Peer {
     pub(super) rank: usize,
     pub(super) endpoint: EndpointRef,
@@ -148,12 +149,12 @@ pub(super) struct Peer {
     pub(super) limit: u64,
     /// Bytes of its displacement unit.
     pub(super) unit: u32,
-    /// Whether it was found that no command brings it puts and gets of several runs. Relaxed accesses suffice: a thread that
-    /// sees it late has one more refused.
+    /// Whether the rank has refused commands with puts and gets of several runs. Relaxed accesses suffice: a thread that
+    /// sees the flag late has one more command refused.
     pub(super) takes_no_runs: AtomicBool,
     /// The path of puts and gets to its memory.
     pub(super) reach: Reach,
-    /// Address of its memory here, if it is mapped, whatever way transfers take.
+    /// Address of its memory here, if it is mapped, whether or not transfers use it.
     pub(super) mapped: Option<u64>,
     pub(super) handle: HandleCopy,
     control_base: u64,
@@ -162,20 +163,20 @@ pub(super) struct Peer {
     pub(super) transfers: Pending,
     /// Accumulates under way.
     pub(super) accumulates: Pending,
-    /// Whether a flush of all looks at this rank.
+    /// Whether a flush of all ranks visits this rank.
     pub(super) listed: Listed,
     /// Posts of that rank that were matched by a start here.
     pub(super) posts_matched: AtomicU64,
-    /// The regions that the rank has attached, as last read. Apart, since most windows are not
+    /// The regions that the rank has attached, as last read. Boxed, because most windows are not
     /// dynamic.
     regions: OnceLock<Box<Turns<RegionCache>>>,
 }
 
 impl Peer {
-    /// Whether nothing is under way to this rank, and nothing failed since that was last asked.
+    /// Whether no operation to this rank is under way, and none failed since the last check.
     #[inline]
     pub(super) fn is_settled(&self) -> bool {
-        // One branch for all counts and failures.
+        // A single branch tests all counts and failures.
         self.transfers.unsettled() | self.accumulates.unsettled() == 0
     }
 
@@ -207,7 +208,8 @@ impl Peer {
         self.regions.get_or_init(Box::default)
     }
 
-    /// The address of a displacement in its units; none if what begins there does not end inside its memory.
+    /// The address of a displacement in the rank's units; `None` if `extent` bytes from there reach beyond
+    /// the rank's memory.
     #[inline(always)]
     pub(super) fn address_of(&self, displacement: u64, extent: usize) -> Option<u64> {
         let offset = displacement.checked_mul(u64::from(self.unit))?;

@@ -1,6 +1,6 @@
-//! The ranks of a window as this rank sees them. Of each rank only the numbers that differ between ranks are kept; its
+//! The ranks of a window, seen from this rank. For each rank only the numbers that differ between ranks are kept; its
 //! [`Peer`], with counts of operations and copies of handles, is made at its first use. So a window among many ranks takes few
-//! bytes of those that this rank never accesses.
+//! bytes for ranks that this rank never accesses.
 
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -17,7 +17,7 @@ use crate::door::{HOST, Members};
 pub(super) struct Card {
     pub(super) offer: Offer,
     pub(super) reach: Reach,
-    /// Address of its memory here, if it is in a segment that is mapped.
+    /// Address of its memory here, if a mapped segment contains it.
     pub(super) mapped: Option<u64>,
     /// The device of its memory, or -1.
     pub(super) device: i32,
@@ -29,10 +29,12 @@ const LIMIT: usize = 1;
 const UNIT: usize = 2;
 const REACH: usize = 4;
 const DEVICE: usize = 6;
-/// No address: not mapped, or not reached by memory. No difference of two mappings' addresses is odd.
+/// Stands for no address: the memory is not mapped here. An odd number, so never the difference of
+/// two mappings' addresses.
 const NOWHERE: u64 = u64::MAX;
 
-/// The numbers of a card, which are as many for all ranks of a window. A handle that is missing has its length, 0, and words of 0.
+/// The numbers of a card; all cards of a window have the same count of numbers. A missing handle has the length 0 and words of
+/// 0.
 fn words(card: &Card, handle_size: usize) -> Vec<u64> {
     let Card { offer, .. } = card;
     let handle_words = handle_size.div_ceil(8);
@@ -65,9 +67,9 @@ fn words(card: &Card, handle_size: usize) -> Vec<u64> {
 /// The array in which a number of the cards is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Column {
-    /// All ranks have this one.
+    /// The same number for all ranks.
     Same(u64),
-    /// Each rank's row has at this place what it is after adding the second number.
+    /// The number in each rank's row at this place, plus the second number.
     Row(usize, u64),
 }
 
@@ -89,7 +91,7 @@ impl Cards {
         for number in 0..NUMBERS + 2 * handle_size.div_ceil(8) {
             let first = |number: usize| all.first().map_or(0, |words| words[number]);
             let is_same = all.iter().all(|words| words[number] == first(number));
-            // Handles repeat lengths, and addresses or those of the memory around.
+            // Handles repeat lengths, and addresses of the memory or of its surrounding memory.
             let repeats = kept.iter().enumerate().find_map(|(place, kept)| {
                 let plus = first(number).wrapping_sub(first(*kept));
                 let mut ranks = all.iter();
@@ -141,7 +143,8 @@ impl Cards {
                 control_base: word(3),
                 handle: handle(0),
                 control_handle: handle(1),
-                // Not kept here: of the few ranks whose memory can be opened, see `opened`.
+                // Not kept here: `neighbours` has this for the few ranks whose memory can be
+                // opened.
                 exported: Vec::new(),
             },
             reach: match word(REACH) {
@@ -159,7 +162,7 @@ pub(super) struct Peers {
     cards: Cards,
     /// As in [`Pending::new`](super::pending::Pending::new).
     alone: bool,
-    /// The peers that were used; null for the others.
+    /// The peers of used ranks; null for other ranks.
     made: Box<[AtomicPtr<Peer>]>,
 }
 
@@ -172,7 +175,7 @@ impl Peers {
         }
     }
 
-    /// A rank that was used.
+    /// The peer of a rank, if the rank was used before.
     #[inline(always)]
     pub(super) fn made(&self, rank: usize) -> Option<&Peer> {
         // Acquire: pairs with the release in `make`.
@@ -186,8 +189,8 @@ impl Peers {
         (0..self.made.len()).filter_map(|rank| self.made(rank))
     }
 
-    /// A rank that was not used before, if there is one with this number. `members` are the window's, whose parts keep none: the
-    /// parts of a window that is dropped without `free` stay, and would keep the transport open.
+    /// Makes the peer of a rank that was not used before. `members` are the window's; its parts keep no reference to them,
+    /// because the parts of a window dropped without `free` stay, and would keep the transport open.
     #[cold]
     #[inline(never)]
     pub(super) fn make(
@@ -203,7 +206,7 @@ impl Peers {
         let endpoint = members.endpoint(rank);
         let endpoint = endpoint.map_err(|reason| Box::new(WinError::Job { call, reason }))?;
         let mut card = self.cards.card(rank);
-        // Its own memory is where it is, in a segment or not.
+        // A rank reaches its own memory directly, in a segment or not.
         if rank == members.rank() && card.device == HOST {
             card.mapped = Some(card.offer.base);
         }
@@ -238,7 +241,7 @@ impl Drop for Peers {
         for place in &mut self.made {
             let peer = *place.get_mut();
             if !peer.is_null() {
-                // SAFETY: made from a box, which nothing refers to any more.
+                // SAFETY: made from a box, and no reference is left.
                 drop(unsafe { Box::from_raw(peer) });
             }
         }
@@ -272,7 +275,7 @@ mod tests {
     fn cards_come_back_whole() {
         let mut cards: Vec<Card> = (1..20).map(card).collect();
         let alike = Cards::new(&cards, 24);
-        // Its base, its control block's, and the last word of that one's handle.
+        // Its base, the base of its control block, and the last word of the control block's handle.
         assert_eq!(alike.row, 3);
         assert_eq!(alike.rows.len(), 3 * cards.len());
         for (rank, card) in cards.iter().enumerate() {

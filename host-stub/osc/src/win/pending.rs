@@ -14,10 +14,10 @@ use plugin_api::Status;
 /// One count. Its address is the context of the completion callback.
 #[derive(Default)]
 pub(super) struct Cell {
-    /// Whether calls and callbacks come one at a time, so that counting needs no locked instruction.
+    /// Whether calls and callbacks never overlap, so that counting needs no locked instruction.
     alone: bool,
-    /// Operations under way, in the bits below [`FAILED`]; above, the first negative status since it was last taken, 0 when there
-    /// was none. One word, so that a flush looks at both by one load.
+    /// In the bits below [`FAILED`] the operations under way; above them the first negative status since the last read of it,
+    /// or 0. One word, so that a flush reads both by one load.
     state: AtomicUsize,
 }
 
@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Counts one more operation, beside one that is counted and has not ended.
+    /// Counts one more operation while another counted operation has not ended.
     pub(super) fn add(&self) {
         if self.alone {
             let state = self.state.load(Ordering::Relaxed);
@@ -52,7 +52,7 @@ impl Cell {
         }
     }
 
-    /// Notes a failure, unless there is one.
+    /// Notes a failure, unless one is noted already.
     #[cold]
     fn fail(&self, status: i32) {
         let mut state = self.state.load(Ordering::Relaxed);
@@ -84,7 +84,7 @@ pub(super) struct Pending {
 }
 
 impl Pending {
-    /// For a process whose calls come from any thread at once, or, `alone`, one after the other.
+    /// Makes a count. With `alone`, calls of the process never overlap.
     pub(super) fn new(alone: bool) -> Pending {
         let cell = || Cell {
             alone,
@@ -119,13 +119,13 @@ impl Pending {
         }
     }
 
-    /// Whether anything is under way.
+    /// Whether no operation is under way.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
         self.cells.iter().all(Cell::is_zero)
     }
 
-    /// Not zero if anything is under way, or failed since that was last asked.
+    /// Not zero if an operation is under way, or failed since the last check.
     #[inline]
     pub(super) fn unsettled(&self) -> usize {
         let [a, b] = &self.cells;
@@ -133,7 +133,7 @@ impl Pending {
         a.state.load(Ordering::Acquire) | b.state.load(Ordering::Acquire)
     }
 
-    /// Whether calls come one after the other, so that nothing is issued during a wait.
+    /// Whether calls never overlap, so that no operation is issued during a wait.
     #[inline]
     pub(super) fn is_alone(&self) -> bool {
         self.cells[0].alone
@@ -153,10 +153,10 @@ impl Pending {
         self.cells[0].fail(status.0);
     }
 
-    /// The first failure since this was last asked.
+    /// The first failure since the last call.
     pub(super) fn take_failure(&self) -> Option<Status> {
         self.cells.iter().find_map(|cell| {
-            // The change is kept off the common path: it would make the line dirty at every flush.
+            // The common path only reads: a change would make the cache line dirty at every flush.
             if cell.state.load(Ordering::Relaxed) >> FAILED == 0 {
                 return None;
             }
@@ -168,15 +168,15 @@ impl Pending {
     }
 }
 
-/// For which target counted operations are kept back, if for any.
+/// The target for which counted operations are kept back, if any.
 #[derive(Default)]
 pub(super) struct KeptBack(AtomicUsize);
 
 impl KeptBack {
     /// Counts an operation to a rank that is kept back.
     pub(super) fn begin<'p>(&self, rank: usize, pending: &'p Pending) -> &'p Cell {
-        // Before the count is raised, and SeqCst: a flush whose cell has the count sees after its change of phase that there is
-        // something to send.
+        // Stored before the count is raised, and SeqCst: a flush whose cell has the count sees after its change of phase that
+        // operations wait to be sent.
         self.0.store(rank + 1, Ordering::SeqCst);
         pending.begin()
     }
@@ -187,7 +187,7 @@ impl KeptBack {
         self.0.load(Ordering::SeqCst).checked_sub(1)
     }
 
-    /// Nothing is kept back any more.
+    /// Ends keeping operations back.
     pub(super) fn end(&self) {
         self.0.store(0, Ordering::SeqCst);
     }
@@ -201,7 +201,7 @@ pub(super) struct Flush<'a> {
 }
 
 impl Flush<'_> {
-    /// Whether new operations count apart from those that the flush waits for.
+    /// Whether new operations count in another cell than the operations that the flush waits for.
     #[inline]
     pub(super) fn has_parted(&self) -> bool {
         self.has_passed(1)
@@ -225,7 +225,7 @@ impl Flush<'_> {
             if cells[next & 1].state.load(Ordering::SeqCst) & COUNT != 0 {
                 return false;
             }
-            // Another thread may have advanced it.
+            // Another thread may have advanced the phase.
             let _ = phase.compare_exchange_weak(now, next, Ordering::SeqCst, Ordering::SeqCst);
         }
     }

@@ -94,7 +94,7 @@ pub struct Pieces<'a> {
 }
 
 impl<'a> Pieces<'a> {
-    /// Walks `origin` and `target`, and `result` where the call has one. `limit` is in bytes and
+    /// Walks `origin` and `target`, and `result` if the call has one. `limit` is in bytes and
     /// is rounded down to whole elements; it is at least one element long.
     pub fn new(
         origin: &'a Layout,

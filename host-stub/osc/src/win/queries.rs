@@ -86,7 +86,8 @@ pub(super) fn get_info(window: &Window) -> WinResult<Info> {
 
 pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let call = "set_info";
-    // Not by the table: layers see the calls of the program. Windows in one segment have nothing under way.
+    // Not through the table, because layers see only the calls of the program. Windows in one segment have
+    // no operation under way.
     let flushed = passive::flush_all(window, call);
     // A rank that failed here still takes part in the exchange, because the others wait for its entry.
     let mine = wanted(window, info).and_then(|wanted| match &flushed {
@@ -119,7 +120,7 @@ pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     Ok(())
 }
 
-/// The rules that a rank requests, or why it cannot have them.
+/// The rules that a rank requests, or the reason why it cannot have them.
 fn wanted(window: &Window, info: &Info) -> Said {
     let now = get_info(window).map_err(|error| error.to_string())?;
     for key in info.keys().filter(|key| !InForce::is_key(key)) {

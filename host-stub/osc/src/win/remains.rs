@@ -1,13 +1,14 @@
-//! The parts that stay of a window that was dropped without `free`, as happens after a rank failed.
+//! The remaining parts of a window that was dropped without `free`, for example after a rank
+//! failed.
 
 use std::mem::ManuallyDrop;
 use std::sync::{Mutex, PoisonError};
 
 use super::parts::Parts;
 
-/// The parts of one such window. Its registrations end when this is dropped, so that the transport
-/// can close; the memory stays for good, since other ranks may be copying to it at this moment, and
-/// operations of this rank that nobody completed still name its counts.
+/// The parts of one such window. Dropping this ends its registrations, so that the transport can
+/// close. The memory is never freed: other ranks may be copying to it, and incomplete operations of
+/// this rank still point to its counts.
 struct Remains(ManuallyDrop<Box<Parts>>);
 
 impl Drop for Remains {
@@ -19,7 +20,8 @@ impl Drop for Remains {
     }
 }
 
-/// The remains of all windows of a context, which it keeps until it leaves the transport.
+/// The remaining parts of all windows of a context. The context keeps them until it leaves the
+/// transport.
 #[derive(Default)]
 pub(crate) struct Dropped(Mutex<Vec<Remains>>);
 

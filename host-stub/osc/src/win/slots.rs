@@ -6,7 +6,7 @@
 use super::control::Word;
 use super::sync::{AtomicI32, AtomicU64, Ordering};
 
-/// Slots of a window; also the scratch words it needs.
+/// The number of slots of a window, and of the scratch words that it needs.
 pub(super) const SLOTS: usize = 64;
 
 const WAITING: i32 = 1;
@@ -26,7 +26,7 @@ impl Slot {
     /// Ends the wait with 0 or a negative status.
     #[inline]
     pub(super) fn finish(&self, status: i32) {
-        // Pairs with the Acquire load in `status`: the fetched word is there when 0 is seen.
+        // Pairs with the Acquire load in `status`: a thread that sees 0 sees the fetched word.
         self.status.store(status.min(0), Ordering::Release);
     }
 
@@ -56,7 +56,7 @@ impl Slots {
         }
     }
 
-    /// Takes a slot; `None` when all are taken.
+    /// Takes a slot; `None` if all are taken.
     #[inline]
     pub(super) fn take(&self) -> Option<usize> {
         let mut free = self.free.load(Ordering::Relaxed);
@@ -83,7 +83,7 @@ impl Slots {
         self.free.load(Ordering::Relaxed) != 0
     }
 
-    /// Gives a slot back whose operation ended.
+    /// Frees a slot after its operation has ended.
     #[inline]
     pub(super) fn give_back(&self, index: usize) {
         self.free.fetch_or(1 << (index % SLOTS), Ordering::Release);

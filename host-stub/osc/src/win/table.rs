@@ -7,7 +7,7 @@ use super::info::Info;
 use super::transfer::Transfer;
 use super::window::Window;
 
-/// A rank's memory as this process sees it.
+/// A rank's memory in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SharedPart {
     /// Its first byte.
@@ -38,8 +38,7 @@ pub(super) type Flush = fn(&Window, &'static str, usize) -> WinResult<()>;
 /// The functions of a window. No entry can be absent. The unsafe ones need the buffers of their
 /// [`Transfer`] to be valid for its layouts until the operation is complete.
 ///
-/// Functions that belong to no window (memory that is allocated before a window exists) are not
-/// here: see [`alloc_mem`](super::alloc_mem).
+/// Functions that need no window, such as [`alloc_mem`](super::alloc_mem), are not entries.
 #[derive(Clone, Copy)]
 pub struct RmaTable {
     /// Writes to the target.
@@ -48,7 +47,7 @@ pub struct RmaTable {
     pub get: Communicate,
     /// Updates the target, each element atomically.
     pub accumulate: Communicate,
-    /// Updates the target and fetches what was there, each element atomically.
+    /// Updates the target and fetches its old elements, each element atomically.
     pub get_accumulate: Communicate,
     /// As `get_accumulate`, for one element.
     pub fetch_and_op: Communicate,
@@ -66,25 +65,26 @@ pub struct RmaTable {
     pub fence: fn(&Window, FencePlan, Assertion) -> WinResult<()>,
     /// Takes the target's lock.
     pub lock: fn(&Window, usize, LockKind) -> WinResult<()>,
-    /// Completes operations to the target and gives its lock back; none was taken with `None`.
+    /// Completes operations to the target and releases its lock; with `None` no lock was taken.
     pub unlock: fn(&Window, usize, Option<LockKind>) -> WinResult<()>,
     /// Takes every rank's lock, shared.
     pub lock_all: fn(&Window) -> WinResult<()>,
-    /// Completes all operations and gives the locks back, if they were taken.
+    /// Completes all operations and releases the locks, if they were taken.
     pub unlock_all: fn(&Window, bool) -> WinResult<()>,
-    /// Completes operations to the target, there and here.
+    /// Completes operations to the target, at the target and at the origin.
     pub flush: Flush,
-    /// Completes all operations, everywhere.
+    /// Completes all operations, at the targets and at the origin.
     pub flush_all: fn(&Window, &'static str) -> WinResult<()>,
-    /// Completes operations to the target, here.
+    /// Completes operations to the target, at the origin.
     pub flush_local: Flush,
-    /// Completes all operations, here.
+    /// Completes all operations, at the origin.
     pub flush_local_all: fn(&Window, &'static str) -> WinResult<()>,
     /// Waits for the posts of a group, unless they are known to have come.
     pub start: fn(&Window, &[usize], Assertion) -> WinResult<()>,
-    /// Completes operations to a group and tells it so.
+    /// Completes operations to a group and notifies the group.
     pub complete: fn(&Window, &[usize]) -> WinResult<()>,
-    /// Tells a group that this rank's memory may be accessed, unless it knows.
+    /// Notifies a group that it may access this rank's memory, unless an assertion says that the
+    /// group knows.
     pub post: fn(&Window, &[usize], Assertion) -> WinResult<()>,
     /// Waits until the group of the last post has completed.
     pub wait: fn(&Window) -> WinResult<()>,

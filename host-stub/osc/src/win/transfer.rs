@@ -21,11 +21,11 @@ pub struct Transfer<'a> {
     pub target: usize,
     /// The target.
     pub(super) peer: &'a Peer,
-    /// Address of the displacement: in this process for a window in one segment, else in the
-    /// target's.
+    /// Address of the displacement: in this process for a window in one segment, otherwise in the
+    /// target's process.
     pub address: u64,
-    /// The target's registration of that memory, borrowed for the call. NULL for puts and gets of a dynamic window, which look for it
-    /// themselves.
+    /// The target's registration of that memory, borrowed for the call. NULL for puts and gets of a dynamic window, which look
+    /// it up themselves.
     pub handle: *const Handle,
     /// The layout of the elements from `address` on.
     pub target_layout: &'a Layout,
@@ -33,18 +33,18 @@ pub struct Transfer<'a> {
     pub origin: *mut u8,
     /// The layout of the elements in the origin's buffer.
     pub origin_layout: &'a Layout,
-    /// The transport's handle of the origin's buffer, which is then device memory of this process
-    /// that nothing here may touch; NULL for host memory. Only puts and gets have one: without gaps, or of
-    /// memory that is opened here.
+    /// The transport's handle of the origin's buffer, which is then device memory of this process that the
+    /// engine must not access; NULL for host memory. Only puts and gets without gaps, or of memory that is
+    /// opened here, have one.
     pub local_handle: *mut Handle,
     /// The element that compare-and-swap compares with; NULL for other calls.
     pub compare: *const u8,
     /// The buffer into which fetching calls put the target's previous elements.
     pub result: *mut u8,
-    /// The layout of the elements in the result buffer; none for calls that fetch nothing.
+    /// The layout of the elements in the result buffer; `None` for calls that fetch nothing.
     pub result_layout: Option<&'a Layout>,
-    /// The count of the pieces of a request form, and of a call without a request that uses buffers of the host in place of the
-    /// program's: when all have ended, the request or the call is complete.
+    /// Counts the pieces of a call with a request, and of a call without a request whose buffers are packed in host memory. The
+    /// request or the call is complete when all pieces have ended.
     pub(super) record: Option<&'a RequestState>,
 }
 

@@ -8,21 +8,21 @@ use crate::transport::Transport;
 /// One element type.
 #[derive(Clone, Copy, Default)]
 pub(super) struct TypeSupport {
-    /// Whether every accumulate of this type uses the transport's atomics: those it serves
-    /// directly, the others by compare-swap loops. They are atomic with respect to each other
-    /// because every one of them is a single transport atomic on the element. If the transport cannot
+    /// Whether every accumulate of this type uses the transport's atomics: operations that the
+    /// transport serves directly, others by compare-swap loops. They are atomic with respect to each
+    /// other, because each is a single transport atomic on the element. If the transport cannot
     /// read, replace and compare-swap a type, the target's processor changes its elements, always, for
     /// every origin. A floating-point type needs the same of the integer of its size, by which its bits
     /// are compared and swapped.
     pub(super) native: bool,
-    /// Bytes of one update, per [`Op`]; 0 when not served.
+    /// Bytes of one update, per [`Op`]; 0 if not served.
     update: [usize; Op::ALL.len()],
-    /// Bytes of one fetching update, per [`Op`]; 0 when not served.
+    /// Bytes of one fetching update, per [`Op`]; 0 if not served.
     fetch: [usize; Op::ALL.len()],
 }
 
 impl TypeSupport {
-    /// Bytes of one call, or `None` when the transport does not serve `op` in this shape.
+    /// Bytes of one call, or `None` if the transport does not serve `op` in this form.
     #[inline]
     pub(super) fn limit(&self, op: Op, fetch: bool) -> Option<usize> {
         let table = if fetch { &self.fetch } else { &self.update };
@@ -32,15 +32,15 @@ impl TypeSupport {
         }
     }
 
-    /// Whether the transport serves an operation with and without a result, so that it needs no other to be
-    /// atomic with respect to itself.
+    /// Whether the transport serves an operation with and without a result, so that the operation is atomic
+    /// with respect to itself without help of others.
     pub(super) fn serves_alone(&self, op: Op) -> bool {
         self.update[op as usize] > 0 && self.fetch[op as usize] > 0
     }
 }
 
-/// The type as which elements are compared bit by bit: a comparison of floating-point values takes
-/// the two zeros for equal, and never finds a NaN.
+/// The type as which elements are compared bit by bit: a floating-point comparison treats the two
+/// zeros as equal, and never finds a NaN.
 pub(super) const fn bits_of(datatype: Datatype) -> Datatype {
     match datatype {
         Datatype::Float => Datatype::Uint32,

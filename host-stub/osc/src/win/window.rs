@@ -20,8 +20,8 @@ use super::types::TypeTable;
 /// was given to a communication call must not be touched until the operation is complete: at the
 /// end of the epoch, at a flush, or when its request completes.
 ///
-/// A window is ended by [`free`](Self::free), which every rank calls. One that is dropped without
-/// it leaks its memory, because other ranks may still use it; its registrations end with the job.
+/// Every rank ends a window by [`free`](Self::free). A window that is dropped without `free` leaks
+/// its memory, because other ranks may still use it; its registrations end with the job.
 pub struct Window {
     pub(super) kind: WindowKind,
     /// The requested properties.
@@ -36,7 +36,7 @@ pub struct Window {
     pub(super) layers: Layers,
     // Boxed: callbacks hold addresses of counts in it, and the window itself may be moved.
     pub(super) parts: ManuallyDrop<Box<Parts>>,
-    /// Whether the parts are still there.
+    /// Whether the window still has its parts.
     pub(super) whole: bool,
 }
 
@@ -79,10 +79,10 @@ impl Window {
         self.len() == 0
     }
 
-    /// Ends the window. Collective. Waits until every rank is here and everything under way has
-    /// ended, then gives the memory back. On an error the window comes back: as it was after
-    /// [`WinError::EpochMisuse`] (an epoch is open) and [`WinError::Level`], to be dropped after any
-    /// other.
+    /// Ends the window. Collective. Waits until every rank is here and all operations under way have
+    /// ended, then frees the memory. The error contains the window: unchanged after
+    /// [`WinError::EpochMisuse`] (an epoch is open) and [`WinError::Level`], and only good for
+    /// dropping after other errors.
     pub fn free(mut self) -> Result<(), FreeError> {
         let fail = |window, error| FreeError {
             window: Box::new(window),
@@ -97,7 +97,7 @@ impl Window {
         if let Err(error) = self.epochs.free_begin() {
             return Err(fail(self, error));
         }
-        // Before the others meet this rank, because after that they may free their memory.
+        // Before this rank meets the others, because they may free their memory after that.
         self.parts.neighbours.close();
         let freed = (self.table.free)(&self);
         self.epochs.free_end();
@@ -111,7 +111,7 @@ impl Window {
         Ok(())
     }
 
-    /// Lets the window go: no rank uses it, or ever could.
+    /// Drops the window's parts: no rank uses the window, or it was never finished.
     pub(super) fn discard(mut self) {
         self.whole = false;
         // SAFETY: `self` is dropped right after this with `whole` false, so the parts are dropped
@@ -153,7 +153,7 @@ impl std::fmt::Debug for Window {
     }
 }
 
-/// A window that could not be freed, and why.
+/// A window that could not be freed, with the reason.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct FreeError {

@@ -28,7 +28,7 @@ thread_local! {
     static BYTES: Cell<isize> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator, called as this one is.
+// SAFETY: the calls go to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
         BYTES.set(BYTES.get() + layout.size() as isize);
@@ -46,7 +46,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that a call allocates and keeps, and what it returns.
+/// Bytes that a call allocates and keeps, and its result.
 fn kept<T>(call: impl FnOnce() -> T) -> (isize, T) {
     let before = BYTES.get();
     let result = call();
@@ -63,7 +63,7 @@ pub(crate) enum Answer {
     Failed,
 }
 
-/// One rank, and the answer to what it gives.
+/// One rank, and the answer to its card.
 pub(crate) struct Scripted {
     rank: Arc<Rank>,
     size: usize,
@@ -184,7 +184,7 @@ fn windows_at_once_have_blocks_of_their_own() {
         let mut memory = [[0u64; 1]; 20];
         let windows: Vec<Window> = memory.iter_mut().map(|one| create(rank, one)).collect();
         for window in &windows {
-            // With the block of another window this would wait for ever.
+            // With the block of another window this wait would never end.
             let own = rank.rank();
             window.lock(LockKind::Exclusive, own, NONE).unwrap();
         }
@@ -222,7 +222,7 @@ fn a_block_that_peers_may_still_change_serves_no_other_window() {
         let next_word = word(&next);
         assert_ne!(next_word, freed_word, "peers may still have the lock");
         next.free().unwrap();
-        // No rank has a window that all refuse alike.
+        // If all ranks refuse together, no rank has a window.
         let refused = Scripted::new(rank, 1, Answer::Refused(0, "no reason"));
         refused.create(fourth).unwrap_err();
         let last = create(rank, fourth);

@@ -1,4 +1,5 @@
-//! Dynamic windows: what origins know of memory that comes and goes, and what they ask for.
+//! Dynamic windows: the knowledge of origins about memory that is attached and detached, and their
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,15 +25,14 @@ fn at(rank: usize, displacement: u64, layout: &Layout) -> Target<'_> {
     }
 }
 
-/// Tells every rank an address, and learns theirs.
+/// Sends an address to every rank, and returns the addresses of all.
 fn addresses(rank: &Rank, mine: u64) -> Vec<u64> {
     let all = rank.allgather(&mine.to_ne_bytes()).unwrap();
     let words = all.iter().map(|bytes| bytes[..].try_into().unwrap());
     words.map(u64::from_ne_bytes).collect()
 }
 
-/// Of a transport whose targets look at keys: one operation each. Of one that does not, or not for so many bytes: the version is read
-/// before.
+/// If targets check keys, a put or get is one operation. If they do not, or not for this length, the version is read before.
 #[test]
 fn puts_and_gets_that_targets_check_ask_for_nothing() {
     const BYTES: usize = LONGEST as usize + 1;
@@ -84,7 +84,8 @@ fn puts_and_gets_that_targets_check_ask_for_nothing() {
     }
 }
 
-/// Slots of memory that a seed attaches in regions of one to three slots, detaches and attaches again in other regions.
+/// Slots of memory. The seed decides how they are attached in regions of one to three slots, detached, and attached
+/// again in other regions.
 struct Slots {
     memory: Vec<u64>,
     /// First slot and number of slots of each region.
@@ -111,7 +112,7 @@ impl Slots {
             .cast()
     }
 
-    /// Attaches the slots from one on to another.
+    /// Attaches the slots of a range.
     fn attach(&mut self, window: &Window, mut from: usize, to: usize) {
         while from < to {
             let count = (1 + self.next(3)).min(to - from);
@@ -138,8 +139,8 @@ impl Slots {
     }
 }
 
-/// An origin's puts and gets find the memory that is attached when they are called, under whatever keys, in whatever order they are
-/// executed and refused, and whatever call completes them.
+/// An origin's puts and gets find the memory that is attached at the time of the call, with any keys, any order of execution
+/// and refusal, and any completing call.
 #[test]
 fn puts_and_gets_follow_memory_that_comes_and_goes() {
     const ROUNDS: u64 = 24;
@@ -165,11 +166,11 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
                     slots.change(&window);
                 }
                 rank.allgather(&[]).unwrap();
-                // Even rounds put to one rank, odd ones read it there.
+                // Even rounds put to one rank, odd rounds read it there.
                 let to = other(round / 2);
                 for slot in 0..Slots::COUNT {
                     let target = at(to, word(to, slot), &layout);
-                    // SAFETY: the places stay, and are left alone, until the call that completes.
+                    // SAFETY: the places stay, and are not accessed, until the completing call.
                     unsafe {
                         if round % 2 == 0 {
                             sent[slot] = round << 32 | slot as u64;
@@ -205,7 +206,8 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
     }
 }
 
-/// Attaches four words at every rank; then rank 1 attaches them anew, as two regions, and rank 0, which knows the key that ended, runs `work` with its address.
+/// Attaches four words at every rank. Then rank 1 attaches its words anew, as two regions, and rank 0, which knows the old key,
+/// runs `work` with the address.
 fn with_a_key_that_ended(seed: u64, work: impl Fn(&Window, u64) + Sync, expected: u64) {
     on_world(
         &World::carrying(2, false, Carried::InOrder),
@@ -224,7 +226,7 @@ fn with_a_key_that_ended(seed: u64, work: impl Fn(&Window, u64) + Sync, expected
             rank.allgather(&[]).unwrap();
             if rank.rank() == 1 {
                 window.detach(base).unwrap();
-                // SAFETY: as above.
+                // SAFETY: the memory stays until it is detached or the window is freed.
                 unsafe {
                     window.attach(base, 8).unwrap();
                     window.attach(base.wrapping_add(8), 24).unwrap();
@@ -242,7 +244,7 @@ fn with_a_key_that_ended(seed: u64, work: impl Fn(&Window, u64) + Sync, expected
     );
 }
 
-/// A flush is for the operations of all threads.
+/// A flush completes the operations of all threads.
 #[test]
 fn a_flush_repeats_what_was_refused_to_another_thread() {
     for seed in 1..=8 {
@@ -260,7 +262,7 @@ fn a_flush_repeats_what_was_refused_to_another_thread() {
                     };
                     scope.spawn(issue).join().unwrap();
                 }
-                // Two at once.
+                // Two concurrent flushes.
                 scope.spawn(|| window.flush(1).unwrap());
                 window.flush_all().unwrap();
             });
@@ -270,7 +272,7 @@ fn a_flush_repeats_what_was_refused_to_another_thread() {
     }
 }
 
-/// The regions that the target has may be others than those that the origin knows.
+/// The target's regions may differ from the regions that the origin knows.
 #[test]
 fn what_was_refused_is_divided_where_regions_end() {
     for (puts, seed) in (1..=8).flat_map(|seed| [(true, seed), (false, seed)]) {
@@ -293,7 +295,7 @@ fn what_was_refused_is_divided_where_regions_end() {
     }
 }
 
-/// A refused operation that no flush can repeat any longer fails its target's next flush.
+/// If no flush can repeat a refused operation any longer, the next flush of its target fails.
 #[test]
 fn refused_operations_of_an_epoch_that_failed_are_given_up() {
     let work = |window: &Window, there: u64| {
@@ -357,7 +359,7 @@ fn detached_memory_is_reached_by_nobody() {
     }
 }
 
-/// Until a flush, the puts that are not complete keep their region attached, so its key is asked for once.
+/// Until a flush, incomplete puts keep their region attached, so its key is read once.
 #[test]
 fn an_epoch_of_64_puts_reads_once_what_is_attached() {
     let world = World::new(2, false);
@@ -372,7 +374,7 @@ fn an_epoch_of_64_puts_reads_once_what_is_attached() {
         let there = addresses(rank, base)[1];
         if rank.rank() == 0 {
             window.lock_all(NONE).unwrap();
-            // The first ones read what is attached.
+            // The first puts read the attached regions.
             put(&window, 0, 1, there);
             put(&window, 0, 0, base);
             let (layout, value) = (one(), [3u64]);
@@ -410,8 +412,8 @@ fn an_epoch_of_64_puts_reads_once_what_is_attached() {
     });
 }
 
-/// Memory that is attached again has another key, and its owner may do so as soon as it knows that the operations are complete,
-/// however it knows, while the origin stays in its epoch.
+/// Memory that is attached again has another key. Its owner may attach it again when it knows, by any means, that the
+/// operations are complete, while the origin stays in its epoch.
 #[test]
 fn memory_that_is_attached_again_is_found() {
     for (carried, seed) in ALL.iter().flat_map(|c| (1..=4).map(move |seed| (*c, seed))) {
@@ -465,7 +467,7 @@ fn memory_that_is_attached_again_is_found() {
                         _ => drop(rank.allgather(&[]).unwrap()),
                     }
                     window.detach(base).unwrap();
-                    // SAFETY: as above.
+                    // SAFETY: the memory stays until it is detached or the window is freed.
                     unsafe { window.attach(base, 32) }.unwrap();
                 }
                 rank.allgather(&[]).unwrap();

@@ -27,7 +27,8 @@ fn on_nodes_of(ranks: u32, table: TableChoice) -> Info {
     Info::new().with_table(table).with_ranks_per_node(ranks)
 }
 
-/// One where no rank shares memory in the window, three with segments, and none once it is made.
+/// One exchange if no rank shares memory in the window, three with segments, and none after the
+/// creation.
 #[test]
 fn a_creation_takes_one_exchange_or_three() {
     let by_transport: Make = |m, _| allocate(m, &Info::new().with_table(TableChoice::Btl));
@@ -76,7 +77,7 @@ fn a_refusal_of_the_group_names_its_rank() {
     assert_eq!(said, "window creation failed on rank 1: no transport");
 }
 
-/// The error of rank 0 of two, if rank 1 gives the bytes that `change` makes of rank 0's.
+/// The error of rank 0 of two ranks, if rank 1 sends rank 0's bytes as changed by `change`.
 fn said(make: fn(Members) -> WinResult<Window>, change: impl FnOnce(&[u8]) -> Vec<u8>) -> String {
     let world = World::new(2, true);
     let rank = Rank::new(&world, 0, 1);

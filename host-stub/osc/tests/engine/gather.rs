@@ -1,4 +1,5 @@
-//! Accumulates that are gathered behind others: how many commands they are, their order, and their failure.
+//! Accumulates that are gathered behind others: the number of their commands, their order, and their
+//! failures.
 
 use std::sync::atomic::Ordering;
 
@@ -19,7 +20,7 @@ fn accumulate(window: &Window, value: &u64, rank: usize, at: u64, op: Op) {
     unsafe { window.accumulate(std::ptr::from_ref(value).cast(), &layout, target, op) }.unwrap();
 }
 
-/// Lets rank 0 work on the memory of rank 1, and looks at it there.
+/// Runs `work` at rank 0 on the memory of rank 1, and checks the memory there.
 pub(super) fn on_a_pair(
     carried: Carried,
     seed: u64,
@@ -35,7 +36,8 @@ pub(super) fn on_a_pair(
             work(&window, &world);
             window.unlock_all().unwrap();
         }
-        // Until then the other rank begins nothing: works count what all begin.
+        // The other rank begins no operation before this, because the works count the operations of
+        // all ranks.
         rank.allgather(&[]).unwrap();
         window.fence(NONE).unwrap();
         window.fence(Assertion::NOSUCCEED).unwrap();
@@ -49,7 +51,8 @@ pub(super) fn on_a_pair(
 
 #[test]
 fn those_behind_others_are_one_command() {
-    // One that finds nothing under way, one that shows that commands are taken, and those of 100 words.
+    // One accumulate without predecessors, one that shows that commands are taken, and the commands of
+    // 100 words.
     let work = |window: &Window, world: &World| {
         let before = world.begun.load(Ordering::Relaxed);
         let values: [u64; 102] = std::array::from_fn(|i| i as u64);
@@ -65,7 +68,7 @@ fn those_behind_others_are_one_command() {
     (1..=8).for_each(|seed| on_a_pair(Carried::InOrder, seed, work, &expected));
 }
 
-/// Origins' buffers are their own again after the call: what is gathered is copied.
+/// An origin may reuse its buffer after the call: gathered accumulates are copied.
 #[test]
 fn a_command_has_room_for_256_runs() {
     let work = |window: &Window, world: &World| {
@@ -83,7 +86,7 @@ fn a_command_has_room_for_256_runs() {
     (1..=8).for_each(|seed| on_a_pair(Carried::InOrder, seed, work, &expected));
 }
 
-/// One origin's operations on one element take effect in the order of their calls, whatever way each goes.
+/// One origin's operations on one element take effect in the order of their calls, on any path.
 #[test]
 fn all_ways_stay_in_order() {
     for seed in 1..=32u64 {
@@ -167,7 +170,7 @@ fn where_commands_are_refused_each_goes_by_itself() {
     (1..=4).for_each(|seed| on_a_pair(Carried::Refused, seed, work, &[20]));
 }
 
-/// Elements that are not aligned may be gathered where others are refused.
+/// Unaligned elements may be gathered even if aligned ones are refused.
 #[test]
 fn alignment_decides_what_is_refused() {
     for seed in 1..=8 {
@@ -222,7 +225,7 @@ fn more_targets_than_places() {
     });
 }
 
-/// A flush of one thread waits for nothing that another thread has gathered since, and finds all from before.
+/// A flush of one thread waits for all accumulates gathered before, but not for later ones of another thread.
 #[test]
 fn threads_flush_while_others_gather() {
     const EACH: u64 = 300;

@@ -177,7 +177,7 @@ fn accumulates_of_all_ranks_add_up() {
             }
         }
         window.unlock_all().unwrap();
-        // Numbers that are given out are given once, and grow.
+        // Each fetched number is fetched once, and the numbers grow.
         assert!(fetched.is_sorted_by(|a, b| a < b), "{fetched:?}");
         window.fence(NONE).unwrap();
         window.fence(Assertion::NOSUCCEED).unwrap();
@@ -285,7 +285,7 @@ fn a_lost_rank_ends_the_waits_of_its_own_windows() {
         let world = World::new(3, false);
         on_world(&world, seed, &|rank| {
             let all = allocate(rank, 1);
-            // A window of this rank alone goes on.
+            // A window of this rank alone still works.
             let alone = World::new(1, false);
             let single = Rank::new(&alone, 0, seed);
             let apart = allocate(&single, 1);

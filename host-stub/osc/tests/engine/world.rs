@@ -21,7 +21,7 @@ use self::sim::{sim, transport};
 /// The fate of commands.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Carried {
-    /// There are none, and no order.
+    /// The transport has no commands, and no order.
     Nothing,
     /// They are executed, in order with atomics.
     InOrder,
@@ -69,7 +69,7 @@ pub(super) struct World {
 struct Exchange {
     given: Vec<Option<Vec<u8>>>,
     taken: usize,
-    /// Whether a rank failed, which the others would wait for.
+    /// Whether a rank failed: the others would wait for it.
     failed: bool,
     all: Option<Arc<Vec<Vec<u8>>>>,
 }
@@ -103,7 +103,7 @@ impl World {
 
     fn allgather(&self, rank: usize, mine: &[u8]) -> Vec<Vec<u8>> {
         let mut exchange = self.exchange.lock().unwrap();
-        // The one before may not be over for all.
+        // The previous exchange may not have ended for all ranks.
         while exchange.all.is_some() {
             exchange = self.changed.wait(exchange).unwrap();
             assert!(!exchange.failed, "another rank failed");
@@ -139,7 +139,7 @@ impl World {
         })
     }
 
-    /// A rank is gone: operations to it fail from now on.
+    /// Marks a rank as gone: operations to it fail from now on.
     pub(super) fn lose(&self, rank: usize) {
         self.lost.lock().unwrap().push(rank);
     }
@@ -246,7 +246,7 @@ impl Group for Rank {
     }
 }
 
-/// Runs a function on each of `size` ranks, with and without memory that they share, and with several seeds.
+/// Runs a function on each of `size` ranks, with and without shared memory, and with several seeds.
 pub(super) fn on_ranks(size: usize, run: impl Fn(&Arc<Rank>) + Sync) {
     for beside in [false, true] {
         for seed in 1..=16 {
@@ -256,7 +256,7 @@ pub(super) fn on_ranks(size: usize, run: impl Fn(&Arc<Rank>) + Sync) {
     }
 }
 
-/// Lets the other ranks know of one whose function panics.
+/// Tells the other ranks that the function of one rank panics.
 struct Failing<'a>(&'a World, usize);
 
 impl Drop for Failing<'_> {

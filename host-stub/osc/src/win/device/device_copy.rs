@@ -18,17 +18,17 @@ pub(in crate::win) enum Way<'a> {
     To(&'a [u8]),
 }
 
-/// Contiguous memory somewhere: its kind, one of [`plugin_api::hmem_iface`], and its first byte there.
+/// Contiguous memory: its kind, one of [`plugin_api::hmem_iface`], and the address of its first byte.
 #[derive(Clone, Copy)]
 pub(in crate::win) struct Place {
     pub(in crate::win) iface: u32,
     pub(in crate::win) address: u64,
 }
 
-/// The elements of a buffer, wherever they are.
+/// The elements of a buffer, on the host or on devices.
 #[derive(Clone)]
 pub(in crate::win) enum Elements {
-    /// In one memory, which begins here.
+    /// In one memory, which begins at this place.
     Of(Place, Layout),
     /// For an absolute layout: the places, each with its number of bytes.
     Runs(Vec<(Place, usize)>, Layout),

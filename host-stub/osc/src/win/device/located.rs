@@ -1,8 +1,8 @@
 //! Calls with buffers that may be on a device. Each call looks up where its buffers are. A transfer that the window's table
 //! cannot take with these buffers goes through host memory.
 //!
-//! A put or get without gaps over the transport takes the device buffer itself, and so does any of memory that is opened here
-//! ([`crate::win::device::opened`]). For all other calls the copy functions pack
+//! A put or get without gaps over the transport takes the device buffer itself, and so does any put or get of memory that is
+//! opened here ([`crate::win::device::opened`]). For all other calls the copy functions pack
 //! many runs at a time into host memory, and the operation uses the packed data ([`crate::win::packed`]).
 
 use plugin_api::hmem_iface;
@@ -22,16 +22,17 @@ use crate::win::request::request_state::LastStep;
 use crate::win::table::Communicate;
 use crate::win::window::Window;
 
-/// A call whose buffers have been looked up, and those of them that have to be replaced by host memory.
+/// A call whose buffers have been looked up, and the packed copies of buffers that host memory has to
+/// replace.
 type Located<'a> = (RmaOp<'a>, Option<Box<PackedBuffers>>);
 
 /// The place of a buffer of a call.
 enum Buffer {
-    /// In host memory, or nowhere.
+    /// In host memory, or absent.
     Host,
     /// On a device.
     Device(Found),
-    /// Each run somewhere.
+    /// Runs in several places.
     Scattered(Elements),
 }
 
@@ -54,8 +55,8 @@ impl Buffer {
 }
 
 impl Window {
-    /// Whether a rank's memory is known to be of a device; what a rank attached to a dynamic window is
-    /// its own affair.
+    /// Whether a rank's memory is known to be of a device; for memory attached to a dynamic window
+    /// only its owner knows.
     pub fn is_on_device(&self, rank: usize) -> bool {
         let device = self.parts.peers.device(rank);
         device.is_some_and(|device| device != HOST) && self.kind() != WindowKind::Dynamic
@@ -116,7 +117,8 @@ impl Window {
         Ok(Elements::Runs(runs, layout.clone()))
     }
 
-    /// Whether the transport takes a device buffer as it is, or the driver that opened the target's memory.
+    /// Whether the transport takes a device buffer without a copy, or the driver that opened the target's
+    /// memory does.
     fn takes(&self, op: &RmaOp<'_>, found: &Found) -> bool {
         let attributes = self.link.transport.attributes();
         let limit = match op.kind {
@@ -136,7 +138,7 @@ impl Window {
             && reach == Some(Reach::Transport)
     }
 
-    /// Looks up the buffers of a call, and packs those of a device that the transport does not take.
+    /// Looks up the buffers of a call, and packs device buffers that the transport does not take.
     ///
     /// # Safety
     /// The buffers are valid for their layouts.
@@ -150,7 +152,7 @@ impl Window {
             }));
         }
         let origin = match op.kind {
-            // Reads nothing there.
+            // The call reads no origin.
             Kind::Fetch if op.op == Op::NoOp => Buffer::Host,
             _ => self.locate_buffer(call, &mut op.origin, op.layout)?,
         };
@@ -187,7 +189,7 @@ impl Window {
         Ok((op, Some(Box::new(packed))))
     }
 
-    /// As [`communicate`](Self::communicate), where buffers may be on a device.
+    /// As [`communicate`](Self::communicate), with buffers that may be on a device.
     ///
     /// # Safety
     /// As for [`communicate`](Self::communicate).
@@ -198,14 +200,15 @@ impl Window {
         op: RmaOp<'_>,
         entry: Communicate,
     ) -> WinResult<()> {
-        // SAFETY: the caller guarantees the buffers, and `located` those that it puts in their place.
+        // SAFETY: the caller guarantees the buffers, and `located` the buffers that replace them.
         unsafe { self.located(op, |op| self.communicate_here(op, entry)) }
     }
 
-    /// Makes a call without a request by `here`, with its buffers where they are or packed in host memory.
+    /// Makes a call without a request by `here`, with its buffers in place or packed in host memory.
     ///
     /// # Safety
-    /// The buffers are valid for their layouts until the operation is complete, and those that `here` gets may be used until then.
+    /// The buffers are valid for their layouts until the operation is complete, and `here` may use the buffers that it gets
+    /// until then.
     pub(in crate::win) unsafe fn located(
         &self,
         op: RmaOp<'_>,
@@ -228,7 +231,7 @@ impl Window {
         }
     }
 
-    /// As [`request`](Self::request), where buffers may be on a device.
+    /// As [`request`](Self::request), with buffers that may be on a device.
     ///
     /// # Safety
     /// As for [`communicate`](Self::communicate).

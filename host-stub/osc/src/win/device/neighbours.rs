@@ -1,4 +1,4 @@
-//! The ranks of this node whose memory of devices can perhaps be [opened](super::opened) here.
+//! The ranks of this node whose device memory can perhaps be [opened](super::opened) here.
 
 use std::sync::OnceLock;
 
@@ -8,11 +8,11 @@ use crate::door::OpenedMemory;
 pub(super) struct Neighbour {
     rank: usize,
     pub(super) exported: Vec<u8>,
-    /// Set when it is known whether it can.
+    /// Set when the attempt to open the memory has succeeded or failed.
     pub(super) opened: OnceLock<Option<Box<dyn OpenedMemory>>>,
 }
 
-/// Those of a window, in the order of their ranks.
+/// The neighbours of a window, in the order of their ranks.
 #[derive(Default)]
 pub(in crate::win) struct Neighbours(Vec<Neighbour>);
 

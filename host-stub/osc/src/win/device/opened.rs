@@ -1,9 +1,9 @@
-//! Memory of devices that other processes of this node have in a window, opened here: the driver copies between it and the
-//! origin's buffer, with no part of the target's processor and no host memory between.
+//! Device memory of other processes of this node in a window, opened here: the driver copies between it and the origin's
+//! buffer, without the target's processor and without host memory in between.
 //!
-//! Only puts and gets come here. Accumulates are the owner's, who makes them atomic. A put or get is complete when its call
-//! returns, at the target too, so flushes have nothing to wait for, and the order with accumulates that a flush makes holds.
-//! Each origin decides for itself: where the memory cannot be opened, the transport moves the bytes.
+//! This path is for puts and gets only. The owner executes accumulates, which makes them atomic. A put or get is complete at
+//! origin and target when its call returns, so flushes wait for nothing, and a flush still orders puts with accumulates.
+//! Each origin decides for itself: if it cannot open the memory, the transport moves the bytes.
 
 use crate::door::{OpenedMemory, Run};
 use crate::win::error::{WinError, WinResult};
@@ -13,7 +13,7 @@ use crate::win::table::RmaTable;
 use crate::win::transfer::Transfer;
 use crate::win::window::Window;
 
-/// The functions of a window with neighbours.
+/// Returns the functions of a window with neighbours, based on `table`.
 pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     RmaTable {
         put: communicate::<true>,
@@ -53,7 +53,7 @@ unsafe fn copy<const PUT: bool>(
     let layouts = (transfer.origin_layout, transfer.target_layout);
     let mut runs = Pieces::new(layouts.0, None, layouts.1, usize::MAX).map(run);
     // SAFETY: the caller vouches for the transfer: its target range lies in the target's memory, and the origin's buffer is valid
-    // for its layout. On a device it is the driver's, as `located` made sure.
+    // for its layout. A buffer on a device belongs to the driver, which `located` checked.
     unsafe { memory.copy(&mut runs) }.map_err(|why| {
         let (call, size) = (transfer.call, transfer.target_layout.bytes());
         tracing::error!("{call} of {size} B of memory that is opened here: {why}");
@@ -67,13 +67,14 @@ unsafe fn copy<const PUT: bool>(
 }
 
 impl Window {
-    /// Whether the driver copies puts and gets to a rank's memory of a device without that rank, because this process has opened the
-    /// memory. Opens it if that is possible.
+    /// Whether the driver copies puts and gets of a rank's device memory without this rank, because this process has opened the
+    /// memory. Opens the memory if possible.
     pub fn is_opened(&self, rank: usize) -> bool {
         self.opened(rank).is_some()
     }
 
-    /// A rank's memory, if it is opened here. Opens it once this process uses the rank's device.
+    /// A rank's memory, if it is opened here. Opens the memory after this process has used the
+    /// rank's device.
     pub(in crate::win) fn opened(&self, rank: usize) -> Option<&dyn OpenedMemory> {
         let neighbour = self.parts.neighbours.find(rank)?;
         if let Some(known) = neighbour.opened.get() {

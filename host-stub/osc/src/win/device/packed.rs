@@ -11,7 +11,8 @@ use crate::win::layout::Layout;
 use crate::win::op::{Kind, RmaOp};
 use crate::win::window::Window;
 
-/// Packed bytes of a window's operations under way from which on a call waits for earlier ones.
+/// Maximum packed bytes of a window's operations under way: a call beyond this waits for earlier
+/// operations.
 const MOST: usize = 64 << 20;
 
 /// The elements of a device buffer in host memory, one after the other.
@@ -76,7 +77,7 @@ impl Rows {
 }
 
 impl PackedBuffers {
-    /// Packs the given buffers of a call. Waits for earlier operations where a great deal is packed.
+    /// Packs the given buffers of a call. Waits for earlier operations if too many bytes are packed.
     ///
     /// # Safety
     /// The buffers are valid for their layouts until the operation is complete.
@@ -114,14 +115,14 @@ impl PackedBuffers {
             op.result_layout = rows.result.as_ref();
         }
         if op.layout.is_absolute() {
-            // Of a call that reads nothing from its origin.
+            // For a call that reads nothing from its origin.
             op.layout = &rows.origin;
         }
         op
     }
 
-    /// Unpacks what the call fetched, once nothing uses the packed memory. Gets what came of the operation, and says what
-    /// came of it and the copy together.
+    /// Unpacks the fetched bytes after nothing uses the packed memory. Takes the status of the operation, and returns the
+    /// status of operation and copy together.
     ///
     /// # Safety
     /// The buffers are valid for their layouts.
@@ -156,7 +157,7 @@ fn status_of(error: &WinError) -> Status {
 }
 
 impl Window {
-    /// Waits for the operations under way if they have a great deal packed.
+    /// Waits for the operations under way if they have too many bytes packed.
     fn bound_packed(&self, call: &'static str) -> WinResult<()> {
         if self.parts.packed.now() < MOST {
             return Ok(());

@@ -17,7 +17,8 @@ pub(in crate::win) fn blocks(layout: &Layout, base: u64) -> Option<Blocks> {
     }
 }
 
-/// Segments that are rows of blocks. A row is as long as the distance of the first two blocks repeats.
+/// Segments that are rows of blocks. A row ends where the distance between blocks differs from the
+/// distance of the first two.
 fn rows(segments: &[Segment], base: u64) -> Option<Blocks> {
     let [first, second, ..] = segments else {
         return None;

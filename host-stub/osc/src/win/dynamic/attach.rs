@@ -1,4 +1,4 @@
-//! Dynamic windows: each rank attaches and detaches memory, and publishes what is attached
+//! Dynamic windows: each rank attaches and detaches memory, and publishes the attached regions
 //! ([`crate::win::regions`]).
 //!
 //! The table of a rank has a version, which is odd while the table changes. An origin keeps a copy of each target's table
@@ -127,7 +127,8 @@ impl Window {
         (may_try && cache.may_try(puts, size)).then_some(Known::Perhaps(key))
     }
 
-    /// Looks up something about the region of `peer` that holds an address, in the present table.
+    /// Looks up the region of `peer` that holds an address, in the present table, and returns the
+    /// result of `look`.
     fn with_regions<R>(
         &self,
         call: &'static str,

@@ -15,8 +15,9 @@ impl Epochs {
                 state: "an exposure epoch (post), and the target is this rank",
             }));
         }
-        // Calls to targets locked before go on while this one is added, so a lock moves straight to
-        // its state; the mutex keeps the last unlock from closing the epoch in between.
+        // Calls to other locked targets continue while this target is added, so a lock changes
+        // directly to its final state; the mutex keeps the last unlock from closing the epoch in
+        // between.
         let _transition = self.transition();
         if self.access() != Access::Locked {
             self.change(call, &[Access::None, Access::Fenced], Access::Locked)?;

@@ -23,9 +23,9 @@ pub(super) struct Epochs {
     locks: AtomicUsize,
     /// Held while `locks` and a lock epoch begin or end together.
     transitions: Mutex<()>,
-    /// Whether a post is not yet waited for.
+    /// Whether an exposure epoch is open: a post without its wait.
     exposed: AtomicU8,
-    /// Whether the last fence asserted that nothing is put to this rank.
+    /// Whether the last fence asserted that no rank puts to this rank.
     no_put: AtomicU8,
 }
 
@@ -68,7 +68,7 @@ impl Epochs {
         }))
     }
 
-    /// Moves from one of `from` to `to`; refuses otherwise.
+    /// Changes the state from one of `from` to `to`; refuses any other state.
     fn change(&self, call: &'static str, from: &[Access], to: Access) -> WinResult<Access> {
         let mut current = self.access.load(Ordering::Acquire);
         loop {
@@ -90,7 +90,7 @@ impl Epochs {
     /// Whether a communication call to `rank` is allowed now. `rank` exists.
     #[inline(always)]
     pub(super) fn check_access(&self, call: &'static str, rank: usize) -> WinResult<()> {
-        // Compared as numbers: a match on all states becomes a jump through a table.
+        // Compared as numbers, because a match on all states would become a jump through a table.
         let access = self.access.load(Ordering::Acquire);
         if access == Access::LockedAll as u8 || access == Access::Fence as u8 {
             return Ok(());
@@ -102,8 +102,8 @@ impl Epochs {
         self.check_access_slow(call, rank, Access::of(access))
     }
 
-    /// Whether a communication call to `rank` is allowed now without a change of the state. False for a few calls that are
-    /// allowed all the same.
+    /// Whether a communication call to `rank` is allowed now without a change of the state. Also false for a few allowed
+    /// calls.
     #[inline(always)]
     pub(super) fn includes(&self, rank: usize) -> bool {
         let access = self.access.load(Ordering::Acquire);
@@ -175,7 +175,7 @@ impl Epochs {
         }
     }
 
-    /// Whether the last fence promised that nothing is put to this rank.
+    /// Whether the last fence promised that no rank puts to this rank.
     #[inline]
     pub(super) fn refuses_puts(&self) -> bool {
         self.no_put.load(Ordering::Relaxed) != 0
@@ -200,7 +200,7 @@ impl Epochs {
         let succeed = !assertion.contains(Assertion::NOSUCCEED);
         Ok(FencePlan {
             complete: precede,
-            // Without calls before and after it a fence orders nothing.
+            // A fence without calls before and after it orders nothing.
             meet: precede || succeed,
         })
     }
@@ -262,7 +262,7 @@ impl Epochs {
                 state: "an exposure epoch (post) that was not waited for",
             }));
         }
-        // An exposure by post ends the fence's epoch, which nothing used.
+        // An exposure by post ends the fence's unused epoch.
         let _ = self.access.compare_exchange(
             Access::Fenced as u8,
             Access::None as u8,
@@ -287,7 +287,7 @@ impl Epochs {
         self.exposed.store(0, Ordering::Release);
     }
 
-    /// Begins to free the window: nothing is open.
+    /// Begins to free the window; refused if an epoch is open.
     pub(super) fn free_begin(&self) -> WinResult<()> {
         let call = "free";
         if self.is_exposed() {
@@ -300,7 +300,7 @@ impl Epochs {
             .map(drop)
     }
 
-    /// Ends what `free_begin` began: no epoch is open.
+    /// Ends the step of `free_begin`: no epoch is open.
     pub(super) fn free_end(&self) {
         self.access.store(Access::None as u8, Ordering::Release);
     }

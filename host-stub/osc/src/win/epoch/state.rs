@@ -6,18 +6,18 @@ bitflags! {
     /// A caller's promises about an epoch (MPI_MODE_*), by which work can be left out.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
     pub struct Assertion: u32 {
-        /// No conflicting lock is held or asked for, or: the matching post or start is known to
-        /// have been called. Of lock, lock_all, start and post.
+        /// For lock and lock_all: no rank holds or requests a conflicting lock. For start and post:
+        /// the matching call was made before.
         const NOCHECK = 1;
-        /// The window's memory was not stored to locally since the last synchronisation. Of fence
-        /// and post.
+        /// For fence and post: this rank did not store to the window's memory since the last
+        /// synchronisation.
         const NOSTORE = 2;
-        /// The window's memory is not updated by puts or accumulates until the next
-        /// synchronisation. Of fence and post.
+        /// For fence and post: puts and accumulates do not update the window's memory until the
+        /// next synchronisation.
         const NOPUT = 4;
-        /// This fence ends no sequence of communication calls. Of fence, on every rank alike.
+        /// For fence, the same on every rank: this fence ends no sequence of communication calls.
         const NOPRECEDE = 8;
-        /// This fence begins no sequence of communication calls. Of fence, on every rank alike.
+        /// For fence, the same on every rank: this fence begins no sequence of communication calls.
         const NOSUCCEED = 16;
     }
 }
@@ -25,9 +25,9 @@ bitflags! {
 /// The kind of a target's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Alongside other shared locks.
+    /// Several ranks may hold it at the same time.
     Shared,
-    /// Alone.
+    /// One rank alone holds it.
     Exclusive,
 }
 
@@ -36,7 +36,7 @@ pub enum LockKind {
 #[repr(u8)]
 pub(in crate::win) enum Access {
     None = 0,
-    /// A fence opened an epoch in which nothing was called yet, so another kind may still open.
+    /// A fence opened an epoch without calls so far, so an epoch of another kind may still open.
     Fenced = 1,
     Fence = 2,
     Started = 3,
@@ -79,7 +79,7 @@ pub(in crate::win) enum Held {
     Nothing = 0,
     Shared = 1,
     Exclusive = 2,
-    /// A lock by assertion: nothing was taken, nothing is given back.
+    /// A lock by assertion: no lock was taken, and none is released.
     Unchecked = 3,
     /// A lock or unlock call is under way.
     Acquiring = 4,
@@ -103,8 +103,8 @@ impl Held {
 /// The state that a fence found, which decides its steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FencePlan {
-    /// Operations of this rank must be completed.
+    /// Whether operations of this rank must be completed.
     pub complete: bool,
-    /// Ranks must meet.
+    /// Whether ranks must meet.
     pub meet: bool,
 }

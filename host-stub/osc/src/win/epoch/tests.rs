@@ -160,7 +160,7 @@ fn start_covers_its_group_and_post_may_overlap_it() {
     fence(&epochs, Assertion::empty()).unwrap();
 }
 
-/// The fast path allows nothing that the check refuses.
+/// The fast path refuses every call that the check refuses.
 #[test]
 fn an_epoch_includes_its_targets() {
     let none = Assertion::empty();

@@ -29,7 +29,7 @@ pub(in crate::win) fn issue_unasked(
     if issued.is_err() {
         fields.refuse();
     }
-    // The state may be another operation's after this.
+    // Another operation may use the state after this.
     fields.finish(0);
     // A failure of the last step may have come after the last count fell.
     window.note(peer);
@@ -37,9 +37,9 @@ pub(in crate::win) fn issue_unasked(
 }
 
 /// An operation under way. It is complete, at the origin and at the target, when
-/// [`test`](Self::test) or [`wait`](Self::wait) says so; until then its buffers belong to it.
-/// Dropping it waits, on whatever thread: the buffers are the program's again after that.
-/// Should it have failed then, the next flush of the target tells.
+/// [`test`](Self::test) or [`wait`](Self::wait) returns so; until then its buffers belong to it.
+/// Dropping it waits, on any thread; afterwards the buffers belong to the program again. If the
+/// operation failed, the next flush of the target reports it.
 #[must_use = "a request that is dropped at once waits for its operation"]
 pub struct Request<'w> {
     window: &'w Window,
@@ -57,8 +57,8 @@ unsafe impl Send for Request<'_> {}
 unsafe impl Sync for Request<'_> {}
 
 impl<'w> Request<'w> {
-    /// Runs `issue` with a fresh state and makes a request of it, which takes the last step, if there is one, before it
-    /// is complete.
+    /// Runs `issue` with a fresh state and makes a request of it. The last step, if there is one, runs before the
+    /// request is complete.
     pub(in crate::win) fn issue(
         window: &'w Window,
         (call, rank): (&'static str, usize),
@@ -87,7 +87,7 @@ impl<'w> Request<'w> {
         Ok(request)
     }
 
-    /// A request of an operation that needed nothing to be sent.
+    /// A request of an operation that sent nothing.
     pub(in crate::win) fn done(window: &'w Window, call: &'static str, rank: usize) -> Request<'w> {
         Request {
             window,
@@ -98,7 +98,7 @@ impl<'w> Request<'w> {
         }
     }
 
-    /// A request of a call to no rank (MPI_PROC_NULL): there is nothing to do, and it is complete.
+    /// A complete request, for a call to no rank (MPI_PROC_NULL).
     pub fn to_no_rank(window: &'w Window) -> Request<'w> {
         Request::done(window, "wait", 0)
     }
@@ -107,14 +107,14 @@ impl<'w> Request<'w> {
         &self.window.link
     }
 
-    /// The end of the request, unless it was ended or there was nothing to do.
+    /// The completion of the request, unless the request was ended or its operation was empty.
     pub(in crate::win) fn completion(&self) -> Option<&'w Completion> {
         // SAFETY: the pool keeps the state as long as the window.
         self.state.map(|state| unsafe { (*state.as_ptr()).end() })
     }
 
-    /// Whether its outcome was taken. An operation that needed nothing to be sent is complete
-    /// from the start, and ends like any other.
+    /// Whether its outcome was taken. An operation that sent nothing is complete from the start,
+    /// and its outcome is taken like any other.
     pub fn is_ended(&self) -> bool {
         self.state.is_none() && !self.nothing
     }
@@ -129,7 +129,7 @@ impl<'w> Request<'w> {
         self.completion().is_none_or(Completion::is_complete)
     }
 
-    /// Ends a request whose operation is complete; gives its failure, once.
+    /// Ends a request whose operation is complete; returns its failure, once.
     pub fn end_complete(&mut self) -> WinResult<()> {
         match self.state {
             Some(state) => self.end(state),
@@ -140,8 +140,8 @@ impl<'w> Request<'w> {
         }
     }
 
-    /// Progresses, and says whether the operation is complete. Once it is, its failure is reported
-    /// here, once; further calls say true.
+    /// Makes progress, and returns whether the operation is complete. The first such call after
+    /// completion returns a failure of the operation; later calls return true.
     pub fn test(&mut self) -> WinResult<bool> {
         let _entered = self.window.link.enter("test")?;
         let Some(state) = self.state else {
@@ -161,18 +161,18 @@ impl<'w> Request<'w> {
         self.end(state).map(|()| true)
     }
 
-    /// Makes progress now and then. If operations end at once, waits for them would otherwise never
-    /// make progress, and a program that polls by such waits would never answer other ranks.
+    /// Makes progress now and then. Waits for operations that end at once would otherwise make no
+    /// progress, and a program that polls by such waits would never answer other ranks.
     #[inline]
     pub(in crate::win) fn visit(&self) {
         let link = self.link();
         if !link.is_quiet() {
-            // A failure is for a call that needs the progress.
+            // A call that needs the progress reports its failure.
             let _ = link.waiter().progress();
         }
     }
 
-    /// Gives the state of a complete request back, and says what came of it.
+    /// Frees the state of a complete request, and returns the outcome.
     fn end(&mut self, state: NonNull<RequestState>) -> WinResult<()> {
         self.state = None;
         // SAFETY: the pool keeps the state as long as the window.
@@ -188,13 +188,13 @@ impl<'w> Request<'w> {
         Ok(())
     }
 
-    /// Waits until the operation is complete. [`WinError::Level`]: this thread may not call; it is waited
-    /// for all the same, as by dropping it.
+    /// Waits until the operation is complete. [`WinError::Level`]: this thread may not call; the call
+    /// waits nevertheless, as dropping the request does.
     pub fn wait(mut self) -> WinResult<()> {
         self.settle()
     }
 
-    /// As [`wait`](Self::wait), but the request stays with the caller, who keeps it open after
+    /// As [`wait`](Self::wait), but the caller keeps the request, which stays open after
     /// [`WinError::Level`].
     pub fn settle(&mut self) -> WinResult<()> {
         let _entered = self.window.link.enter("wait")?;
@@ -214,8 +214,8 @@ impl<'w> Request<'w> {
         outcome
     }
 
-    /// Waits on any thread. Only with the operation's end are its buffers the caller's again, so that
-    /// dropping a request asks for no thread level.
+    /// Waits on any thread. The buffers belong to the caller again only after the operation's end, so
+    /// dropping a request has to work at every thread level.
     fn finish(&mut self) -> WinResult<()> {
         let Some(state) = self.state else {
             self.nothing = false;
@@ -234,9 +234,10 @@ impl Drop for Request<'_> {
             return;
         }
         if let Err(error) = self.finish() {
-            // The state is not given back when the job failed: its callbacks may still come.
+            // The state is not freed if the job failed: its callbacks may still come.
             tracing::warn!("a dropped request failed: {error}");
-            // The next flush of the target tells who only looks at what calls return.
+            // The next flush of the target reports the failure to programs that only check results
+            // of calls.
             if let WinError::Transport { rank, status, .. } = *error
                 && let Some(peer) = self.window.parts.peers.made(rank)
             {

@@ -1,4 +1,4 @@
-//! Operations that can be waited for one by one.
+//! Requests: operations for which a program can wait one by one.
 
 pub(super) mod handle;
 pub(super) mod notice;

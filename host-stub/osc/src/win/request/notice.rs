@@ -18,7 +18,7 @@ struct Detached {
     data: *mut c_void,
 }
 
-/// Ends a detached request, then tells its user.
+/// Ends a detached request, then calls the user's function.
 unsafe extern "C" fn end_detached(detached: *mut c_void) {
     // SAFETY: made by `detach`, and called once: by the completion, or by `detach` itself.
     let mut detached = unsafe { Box::from_raw(detached.cast::<Detached>()) };
@@ -32,12 +32,12 @@ unsafe extern "C" fn end_detached(detached: *mut c_void) {
 }
 
 impl<'w> Request<'w> {
-    /// Has a function called when the operation is complete. The request is still to be ended by [`wait`](Self::wait) or
-    /// [`test`](Self::test), which then do not block. `None`: it is complete, and nothing is called. One listener at a time:
-    /// [`WinError::Taken`].
+    /// Has a function called when the operation is complete. The caller must still end the request by [`wait`](Self::wait)
+    /// or [`test`](Self::test), which then do not block. `None`: the request is complete, and the listener is not called.
+    /// [`WinError::Taken`]: the request already has a listener.
     ///
     /// # Safety
-    /// The listener stays until it was called, which may be on any thread.
+    /// The listener lives until it was called; any thread may call it.
     pub unsafe fn attach(&self, listener: *const Listener) -> WinResult<Option<()>> {
         let _entered = self.link().enter("attach")?;
         let Some(end) = self.completion() else {
@@ -54,14 +54,14 @@ impl<'w> Request<'w> {
         }
     }
 
-    /// Lets the operation end by itself: `call` is called once with its outcome, on whatever thread
-    /// makes progress, or on this one if the operation is complete already. It must not wait.
-    /// Without a progress thread, nothing completes until a call waits or tests. An error gives
-    /// the request back.
+    /// Lets the operation end without a handle: `call` is called once with its outcome, on the
+    /// thread that makes progress, or on this thread if the operation is complete already. `call`
+    /// must not wait. Without a progress thread, nothing completes until a call waits or tests. The
+    /// error contains the request.
     ///
     /// # Safety
-    /// The window is not freed, and the buffers stay, until `call` was called, which may be on any
-    /// thread and takes `data`.
+    /// The window and the buffers live until `call` was called. `call` takes `data`, and any thread
+    /// may call it.
     pub unsafe fn detach(
         self,
         call: Completed,
@@ -70,7 +70,7 @@ impl<'w> Request<'w> {
         if let Err(error) = self.link().enter("detach") {
             return Err((self, error));
         }
-        // Once attached the call may come, which lets the window go.
+        // After the attachment `call` may run, and the caller may then free the window.
         let context = Arc::clone(&self.link().context);
         // SAFETY: only the lifetime changes; the caller keeps the window until the call.
         let request = unsafe { std::mem::transmute::<Request<'w>, Request<'static>>(self) };
@@ -108,9 +108,9 @@ impl<'w> Request<'w> {
         }
     }
 
-    /// Waits until one of several requests is complete, ends it, and gives its index and outcome;
-    /// none when there are no requests, or all have been ended before. Ended ones among them are passed
-    /// over. After an error of the wait itself, such as [`WinError::Level`], the request at the index is
+    /// Waits until one of several requests is complete, ends it, and returns its index and outcome;
+    /// `None` if there are no requests, or all have been ended before. Ended requests are skipped. After
+    /// an error of the wait itself, such as [`WinError::Level`], the request at the index is
     /// still open ([`is_ended`](Self::is_ended)).
     pub fn wait_any(requests: &mut [Request<'w>]) -> Option<(usize, WinResult<()>)> {
         let done = |requests: &[Request<'w>]| {

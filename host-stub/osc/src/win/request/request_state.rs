@@ -10,15 +10,17 @@ use plugin_api::Status;
 use crate::door::Completion;
 use crate::win::pending::Pending;
 
-/// The last step of an operation: gets its first failure, or 0, and says what came of all of it.
+/// The last step of an operation: takes the operation's first failure, or 0, and returns the status
+/// of operation and step together.
 pub(in crate::win) type LastStep = Box<dyn FnOnce(i32) -> i32 + Send>;
 
 /// The last step of an operation after all its fragments have ended, before it is complete.
 struct Rest {
     step: LastStep,
-    /// Whether the call was refused, so that the step sees a failure and its caller knows already.
+    /// Whether the call was refused: the step gets a failure that the caller already knows.
     refused: AtomicBool,
-    /// Of an operation without a request: whose state it is, and which flush tells of its failure.
+    /// For an operation without a request: the owner of the state, and the count whose flush
+    /// reports the failure.
     unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
 }
 
@@ -29,7 +31,7 @@ pub(in crate::win) struct RequestState {
     pending: AtomicUsize,
     failed: AtomicI32,
     end: Completion,
-    /// Null where nothing remains to be done. Owned by the state while the operation is under way.
+    /// Null if the operation has no last step. Owned by the state while the operation is under way.
     rest: AtomicPtr<Rest>,
 }
 
@@ -39,7 +41,7 @@ impl RequestState {
         self.pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Notes that a piece ended. The request may be gone when this returns.
+    /// Notes that a piece ended. The request may be freed when this returns.
     #[inline]
     pub(in crate::win) fn finish(&self, status: i32) {
         if status < 0 {
@@ -59,7 +61,7 @@ impl RequestState {
         }
     }
 
-    /// Does what remains, once all pieces have ended.
+    /// Runs the last step after all pieces have ended.
     #[cold]
     #[inline(never)]
     fn take_last_step(&self) {
@@ -82,7 +84,7 @@ impl RequestState {
             }
             Some((pool, pending)) => {
                 // SAFETY: both belong to the window, which lives: the piece that ended last is still counted for
-                // its target, or else the issuing call is not over.
+                // its target, or the issuing call has not returned.
                 let (pool, pending) = unsafe { (pool.as_ref(), pending.as_ref()) };
                 if outcome < 0 {
                     pending.fail(Status(outcome));
@@ -92,11 +94,10 @@ impl RequestState {
         }
     }
 
-    /// Notes that the call is refused: the remaining pieces then get a failure, which no other call
-    /// reports.
+    /// Notes that the call is refused: the last step then gets a failure, which no flush reports.
     #[cold]
     pub(in crate::win) fn refuse(&self) {
-        // SAFETY: the issuer still counts, so what remains was not taken.
+        // SAFETY: the issuer still counts, so the last step was not taken.
         if let Some(rest) = unsafe { self.rest.load(Ordering::Relaxed).as_ref() } {
             rest.refused.store(true, Ordering::Relaxed);
         }
@@ -113,7 +114,7 @@ impl RequestState {
         }
     }
 
-    /// Gives a fresh state something to do when all pieces have ended.
+    /// Gives a fresh state a last step, which runs when all pieces have ended.
     pub(in crate::win) fn leave(
         &self,
         step: LastStep,
@@ -150,7 +151,7 @@ const CHUNK: usize = 64;
 /// The request states of a window.
 #[derive(Default)]
 pub(in crate::win) struct RequestPool {
-    /// Those that no request uses.
+    /// The states that no request uses.
     free: Mutex<Vec<NonNull<RequestState>>>,
     /// The memory of all states.
     chunks: Mutex<Vec<NonNull<[RequestState; CHUNK]>>>,
@@ -176,12 +177,13 @@ impl Drop for RequestPool {
 }
 
 impl RequestPool {
-    /// A state with no failure, that counts the issuer.
+    /// Takes a state without a failure; it counts the issuer.
     #[inline]
     pub(in crate::win) fn take(&self) -> NonNull<RequestState> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let state = free.pop().unwrap_or_else(|| self.grow(&mut free));
-        // SAFETY: the state lies in a chunk of this pool, which keeps them until it is dropped.
+        // SAFETY: the state lies in a chunk of this pool, which keeps its chunks until it is
+        // dropped.
         let fields = unsafe { state.as_ref() };
         fields.failed.store(0, Ordering::Relaxed);
         fields.pending.store(1, Ordering::Relaxed);
@@ -189,7 +191,7 @@ impl RequestPool {
         state
     }
 
-    /// One of a chunk's new states; the others are free.
+    /// Makes a chunk and returns one of its states; the others are free.
     #[cold]
     fn grow(&self, free: &mut Vec<NonNull<RequestState>>) -> NonNull<RequestState> {
         let chunk: Box<[RequestState; CHUNK]> =
@@ -203,7 +205,7 @@ impl RequestPool {
         first
     }
 
-    /// Of an operation that has ended.
+    /// Frees the state of an operation that has ended.
     #[inline]
     pub(in crate::win) fn give_back(&self, state: NonNull<RequestState>) {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);

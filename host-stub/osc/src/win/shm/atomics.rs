@@ -43,8 +43,8 @@ fn run_of(transfer: &Transfer<'_>, piece: Piece) -> Run {
     }
 }
 
-/// Whether this is what most programs count by, which is done without a look at the tables of types
-/// and operations: each is an indirect jump.
+/// Whether this is the sum of 64-bit integers, by which most programs count. It skips the tables of
+/// types and operations, which are an indirect jump each.
 #[inline]
 fn is_counter(datatype: Datatype, op: Op) -> bool {
     op == Op::Sum && matches!(datatype, Datatype::Int64 | Datatype::Uint64)
@@ -109,7 +109,7 @@ pub(super) unsafe fn raccumulate(window: &Window, transfer: &Transfer<'_>) -> Wi
     window.now_and_then(transfer.call)
 }
 
-/// Has the target's elements changed under its lock.
+/// Changes the target's elements by a function, under the target's lock.
 pub(in crate::win) fn change(
     window: &Window,
     transfer: &Transfer<'_>,

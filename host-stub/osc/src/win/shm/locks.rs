@@ -1,5 +1,5 @@
-//! Locks in the segment: the passive-target locks of each rank, and the lock for those of its updates
-//! that no processor's atomics serve.
+//! Locks in the segment: the passive-target locks of each rank, and its lock for updates that the
+//! processor's atomics do not serve.
 //!
 //! A waiting rank checks the other processes of the window: if a holder was killed, the wait ends
 //! with an error. The holder's lock stays taken; the job cannot recover.
@@ -57,7 +57,7 @@ impl LockWords for InSegment<'_> {
     }
 }
 
-/// The pauses between looks at a lock: they grow, so that many waiters leave the word alone.
+/// The pauses between checks of a lock: they grow, so that many waiters rarely access the word.
 fn pauses<'w>(window: &'w Window, call: &'static str) -> impl FnMut(u32) -> WinResult<()> + 'w {
     let mut waiter = window.link.tries(call);
     move |tries| waiter.back_off(tries / 4)
@@ -77,7 +77,7 @@ pub(super) fn unlock(window: &Window, rank: usize, held: Option<LockKind>) -> Wi
     match held {
         Some(LockKind::Shared) => lock_words::unlock_shared(&words, LockWord::Target),
         Some(LockKind::Exclusive) => lock_words::unlock_alone(&words),
-        // Without a lock's Release and the next one's Acquire, the order must come from here.
+        // No lock with its Release and Acquire is involved, so a fence gives the order here.
         None => {
             fence(Ordering::SeqCst);
             Ok(())
@@ -100,7 +100,7 @@ pub(super) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
     lock_words::unlock_shared(&words, LockWord::Master)
 }
 
-/// Runs a short update of a rank's memory alone.
+/// Runs a short update of a rank's memory under the rank's update lock.
 pub(super) fn alone(
     window: &Window,
     call: &'static str,

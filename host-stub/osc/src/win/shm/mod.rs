@@ -3,9 +3,8 @@
 //! segment.
 //!
 //! Every operation is complete when its call returns, so a flush waits for nothing: it only orders
-//! earlier accesses before later ones. Nothing here uses the transport, except that waiting loops,
-//! and occasional flushes, make progress on it, because operations of other windows may need this
-//! process.
+//! earlier accesses before later ones. Only waiting loops and occasional flushes use the transport:
+//! they make progress, because operations of other windows may need this process.
 
 mod atomics;
 mod locks;
@@ -60,7 +59,7 @@ pub(super) const TABLE: RmaTable = RmaTable {
 };
 
 impl Window {
-    /// The segment of a window whose synchronisation is in it.
+    /// The segment of a window, if it contains the window's synchronisation words.
     #[inline]
     fn shared(&self, call: &'static str) -> WinResult<&Shared> {
         match &self.parts.shared {
@@ -70,7 +69,7 @@ impl Window {
     }
 }
 
-/// A layer put this table's functions into the table of another window.
+/// The error if a layer put this table's functions into the table of another window.
 #[cold]
 #[inline(never)]
 fn no_segment(call: &'static str) -> Box<WinError> {

@@ -3,7 +3,7 @@
 use crate::win::error::WinResult;
 use crate::win::window::Window;
 
-/// Counts at a rank what was stored there.
+/// Raises a counter of a rank after bytes were stored there.
 pub(in crate::win) fn count(
     window: &Window,
     call: &'static str,
@@ -15,7 +15,7 @@ pub(in crate::win) fn count(
     window.now_and_then(call)
 }
 
-/// Waits until a counter of this rank has come up to a value.
+/// Waits until a counter of this rank has reached a value.
 pub(in crate::win) fn wait(
     window: &Window,
     call: &'static str,

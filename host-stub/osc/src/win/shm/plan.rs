@@ -5,7 +5,7 @@ use crate::win::control::SAID_WORDS;
 
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;
-/// The first line of what a rank tells the others.
+/// The first line of a rank's statements to the others.
 const SAID: usize = 4;
 /// Lines of one rank's synchronisation words.
 const LINES: usize = SAID + 2 * SAID_WORDS / LINE;
@@ -19,7 +19,7 @@ pub(in crate::win) struct Part {
     pub(in crate::win) len: usize,
 }
 
-/// The layout of a segment; every rank computes the same from the lengths alone.
+/// The layout of a segment; every rank computes the same layout from the lengths.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::win) struct Plan {
     ranks: usize,
@@ -47,7 +47,7 @@ impl Plan {
             });
             end = end.checked_add(*len)?;
         }
-        // At least a byte of data, so that an address in it exists.
+        // At least one byte of data, so that the segment contains an address for it.
         let bytes = end.checked_add(1)?.checked_next_multiple_of(page)?;
         Some(Plan {
             ranks,
@@ -80,7 +80,7 @@ impl Plan {
         self.line(rank, 0)
     }
 
-    /// The lock of updates of a rank's memory that no processor's atomics serve.
+    /// The lock for updates of a rank's memory that the processor's atomics do not serve.
     pub(super) fn update_lock(&self, rank: usize) -> usize {
         self.line(rank, 1)
     }
@@ -95,7 +95,7 @@ impl Plan {
         self.line(rank, 3) + counter % LINE
     }
 
-    /// A word of what a rank tells the others at a turn.
+    /// A word of a rank's statement at a turn.
     pub(in crate::win) fn said(&self, rank: usize, turn: u64, index: usize) -> usize {
         self.line(rank, SAID) + (turn % 2) as usize * SAID_WORDS + index % SAID_WORDS
     }

@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicU64;
 use super::plan::Plan;
 use crate::base::Segment;
 
-/// A window's segment and what this rank keeps beside it.
+/// A window's segment, and this rank's own state for it.
 pub(in crate::win) struct Shared {
     pub(in crate::win) segment: Segment,
     pub(in crate::win) plan: Plan,
-    /// Flushes, so that some of them make progress.
+    /// Number of flushes: some of them make progress.
     pub(super) flushes: AtomicU64,
 }
 

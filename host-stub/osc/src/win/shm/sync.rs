@@ -14,11 +14,11 @@ const SILENT: u64 = 32;
 
 impl Window {
     /// Makes progress once in [`SILENT`] calls: a program that polls a window's memory by calls
-    /// that need no transport must still answer those of others that do.
+    /// without the transport must still answer operations of other ranks.
     #[inline]
     pub(super) fn now_and_then(&self, call: &'static str) -> WinResult<()> {
         let shared = self.shared(call)?;
-        // Not an addition at once: a count lost between threads costs nothing.
+        // Not an atomic addition, because a count lost between threads does no harm.
         let count = shared.flushes.load(Ordering::Relaxed).wrapping_add(1);
         shared.flushes.store(count, Ordering::Relaxed);
         if count.is_multiple_of(SILENT) {
@@ -27,7 +27,7 @@ impl Window {
         Ok(())
     }
 
-    /// Waits until a word of the segment has come up to a value.
+    /// Waits until a word of the segment has reached a value.
     pub(super) fn wait_for_word(
         &self,
         call: &'static str,
@@ -35,7 +35,7 @@ impl Window {
         value: u64,
     ) -> WinResult<()> {
         let word = self.shared(call)?.segment.word(index);
-        // Pairs with the Release of the counting rank: what it did before is seen after this.
+        // Pairs with the Release of the counting rank, whose earlier writes are visible after this.
         self.link
             .wait_until(call, || word.load(Ordering::Acquire) >= value)
     }
@@ -63,12 +63,12 @@ pub(super) fn flush_local(window: &Window, call: &'static str, _rank: usize) -> 
 }
 
 pub(super) fn flush_local_all(window: &Window, call: &'static str) -> WinResult<()> {
-    // Buffers here were read and written when the calls returned.
+    // Buffers of this rank were read and written before the calls returned.
     compiler_fence(Ordering::SeqCst);
     window.now_and_then(call)
 }
 
-/// Meets all ranks: each adds one, and waits until all have done so as often as it has.
+/// Meets all ranks: each adds one, and waits until all have added as often.
 pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
     let size = window.link.size as u64;
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
@@ -92,7 +92,8 @@ pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> Wi
     let due = &window.parts.sync.completions_due;
     due.fetch_add(group.len() as u64, Ordering::Relaxed);
     if assertion.contains(Assertion::NOCHECK) {
-        // The starts ask nothing, so what this rank stored must be seen without them.
+        // The matching starts send no request, so this fence makes the rank's earlier stores
+        // visible.
         memory_fence(Ordering::SeqCst);
         return Ok(());
     }
@@ -155,6 +156,7 @@ pub(super) fn sync(window: &Window) -> WinResult<()> {
 }
 
 pub(super) fn free(window: &Window) -> WinResult<()> {
-    // After it no rank's operation reaches this rank's memory. Each then drops its own mapping.
+    // After it no rank's operation reaches this rank's memory. Each rank then drops its own
+    // mapping.
     barrier(window, "free")
 }

@@ -18,9 +18,9 @@ pub(super) fn is_aligned(address: u64, datatype: Datatype) -> bool {
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) target: *mut u8,
-    /// Null when nothing is read from the origin.
+    /// Null if nothing is read from the origin.
     pub(super) operand: *const u8,
-    /// Null when nothing is fetched.
+    /// Null if nothing is fetched.
     pub(super) result: *mut u8,
     pub(super) count: usize,
 }
@@ -29,12 +29,12 @@ macro_rules! integer_update {
     ($name:ident, $t:ty, $atomic:ty) => {
         #[inline]
         unsafe fn $name(op: Op, run: Run) {
-            // One loop for each operation, so that none asks for it at every element.
+            // One loop for each operation, so that no loop tests the operation at every element.
             macro_rules! each {
                 (|$at:ident, $operand:ident| $update:expr) => {
                     for index in 0..run.count {
-                        // SAFETY: the caller's contract: aligned elements of the target, reached
-                        // by atomics alone, and operands where the operation has them.
+                        // SAFETY: the caller guarantees aligned elements of the target, accessed by
+                        // atomics alone, and operands if the operation has them.
                         let ($at, $operand) = unsafe {
                             (
                                 <$atomic>::from_ptr(run.target.cast::<$t>().add(index)),
@@ -47,7 +47,7 @@ macro_rules! integer_update {
                         };
                         let old: $t = $update;
                         if !run.result.is_null() {
-                            // SAFETY: the caller's contract: room for as many results.
+                            // SAFETY: the caller guarantees room for this number of results.
                             unsafe { run.result.cast::<$t>().add(index).write_unaligned(old) };
                         }
                     }
@@ -103,8 +103,8 @@ macro_rules! float_update {
     ($name:ident, $t:ty, $bits:ty, $atomic:ty, $as_bits:ident, $datatype:expr) => {
         unsafe fn $name(op: Op, run: Run) {
             if matches!(op, Op::Replace | Op::NoOp) {
-                // The bits travel as they are, whatever they mean.
-                // SAFETY: the caller's contract; both types have the same size and alignment.
+                // The bits are copied unchanged. SAFETY: the caller guarantees the elements; both
+                // types have the same size and alignment.
                 return unsafe { $as_bits(op, run) };
             }
             for index in 0..run.count {
@@ -151,10 +151,10 @@ float_update!(
 /// Updates aligned elements.
 ///
 /// # Safety
-/// The target is writable for the elements, aligned, and reached by atomics alone meanwhile;
-/// operand and result, where there are any, are readable and writable for as many.
+/// The target is writable for the elements, aligned, and accessed by atomics alone meanwhile. The
+/// operand, if any, is readable, and the result, if any, writable for the same number of elements.
 pub(super) unsafe fn update(datatype: Datatype, op: Op, run: Run) {
-    // SAFETY: the caller's contract, with the type's width.
+    // SAFETY: the caller guarantees the elements; the width is the type's.
     unsafe {
         match datatype {
             Datatype::Int8 => update_i8(op, run),
@@ -179,7 +179,7 @@ pub(super) unsafe fn update_bytes(datatype: Datatype, op: Op, run: Run) {
     let size = datatype.size();
     let (mut element, mut operand) = ([0u8; 8], [0u8; 8]);
     for offset in (0..run.count).map(|index| index * size) {
-        // SAFETY: the caller's contract; an element has at most 8 bytes.
+        // SAFETY: the caller guarantees the elements; an element has at most 8 bytes.
         unsafe {
             let target = run.target.wrapping_add(offset);
             std::ptr::copy_nonoverlapping(target, element.as_mut_ptr(), size);

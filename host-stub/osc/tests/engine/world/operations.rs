@@ -23,7 +23,7 @@ impl At {
     }
 }
 
-/// Posts a put or get of so many bytes. The effect says whether its region is registered.
+/// Posts a put or get of `size` bytes. The effect returns whether the region is registered.
 unsafe fn post_transfer(
     (module, endpoint): (*mut Module, *mut Endpoint),
     told: (Option<CompletionFn>, *mut c_void, *mut c_void),
@@ -114,7 +114,7 @@ pub(super) unsafe extern "C" fn get(
     }
 }
 
-/// Changes a word by a function, and stores what was there.
+/// Changes a word by a function, and stores the old value.
 unsafe fn change(
     order: Order,
     (module, endpoint): (*mut Module, *mut Endpoint),
@@ -265,7 +265,7 @@ pub(super) unsafe extern "C" fn atomic_opv(
     data: *mut c_void,
 ) -> Status {
     let (there, told) = ((module, endpoint), (callback, context, data));
-    // SAFETY: as the caller's; one element at a time is offered.
+    // SAFETY: the caller guarantees the buffers; the transport offers one element at a time.
     unsafe {
         let operand = local.cast::<u64>().read_unaligned();
         change(
@@ -470,7 +470,7 @@ pub(super) unsafe extern "C" fn apply(
             for (place, operand) in places.into_iter().zip(operands) {
                 let change = typed(op, operand);
                 if !is_aligned(&place) {
-                    // One thread at a time, as the target's processor.
+                    // One thread at a time, like the target's processor.
                     let _changing = world.changing.lock().unwrap();
                     let word = place as *mut u64;
                     word.write_unaligned(change(word.read_unaligned()));

@@ -59,7 +59,7 @@ pub(super) struct State {
     reported: usize,
 }
 
-/// Frees a component when its last transport is gone.
+/// Frees a component after its last transport was dropped.
 struct Owner(NonNull<Sim>);
 
 // SAFETY: the component locks for itself.
@@ -250,7 +250,7 @@ unsafe extern "C" fn flush(_module: *mut Module, _endpoint: *mut Endpoint) -> St
     Status::NOT_SUPPORTED
 }
 
-/// The first of the operations that one waits for, itself included.
+/// The first of the operations for which an operation waits, itself included.
 fn first_before(under_way: &[Operation], mut chosen: usize) -> usize {
     loop {
         let Operation { order, target, .. } = under_way[chosen];
@@ -365,7 +365,7 @@ static MODULE: ModuleVtable = ModuleVtable {
     register_apply: Some(register_apply),
 };
 
-/// Of a world that carries commands.
+/// The attributes in a world that carries commands.
 static CARRYING: Attributes = Attributes {
     flags: ATTRIBUTES.flags
         | ModuleFlags::APPLIES

@@ -72,10 +72,7 @@ impl Core {
         // SAFETY: the caller guarantees that `endpoint` is live; the first context lives as long as the transport.
         let (peer, context) = unsafe { (endpoint.as_ref(), &*self.quick.first) };
         // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
-        let locked = unsafe { context.state.try_lock_as(T) };
-        let Some(mut state) = locked.or_else(|| self.lock_to_post(context)) else {
-            return Some(Status::TEMP_OUT_OF_RESOURCE);
-        };
+        let mut state = unsafe { context.state.try_lock_as(T) }?;
         branch();
         // Checked under the lock, because the messages to a failed peer end under it.
         // SAFETY: the caller guarantees that `T` is the transport's threading.

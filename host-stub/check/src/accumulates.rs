@@ -1,4 +1,4 @@
-//! Accumulates of every type and operation that MPI lets go together, against the model.
+//! Accumulates of every type with every operation that MPI allows for it, against the model.
 
 use plugin_api::Datatype;
 
@@ -96,9 +96,9 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Bytes of a region that one operation's elements take, with room to move by [`JITTER`].
+/// Bytes of a region for the elements of one operation, with room for a shift by [`JITTER`].
 const SLOT: usize = COUNT * SPREAD * 8 + JITTER * 8;
-/// Elements by which operations' places vary.
+/// Maximum shift of an operation's place, in elements.
 const JITTER: usize = 8;
 const _: () = assert!(SLOT * Op::ALL.len() <= REGION);
 
@@ -111,7 +111,7 @@ fn slots(datatype: Datatype, wanted: impl Fn(Op) -> bool) -> impl Iterator<Item 
         .filter(move |(op, _)| op.is_defined_on(datatype) && wanted(*op))
 }
 
-/// Sets up typed elements in this rank's part of the window, and in the model of it.
+/// Sets up typed elements in this rank's part of the window, and in its model.
 pub(super) fn fill_typed(
     context: &Context<'_>,
     window: &Window,
@@ -136,7 +136,7 @@ fn initial(context: &Context<'_>, rank: usize, len: usize, elements: Elements) -
     bytes
 }
 
-/// Applies an operation to one element of a model of memory; returns what was there.
+/// Applies an operation to one element of a model of memory; returns the old element.
 fn update(datatype: Datatype, op: Op, memory: &mut [u8], operand: &[u8]) -> Vec<u8> {
     let old = memory.to_vec();
     let new = apply(
@@ -191,7 +191,7 @@ fn plan(
     })
 }
 
-/// Every origin updates elements that are its own, several times: results and order are exact.
+/// Every origin updates its own elements several times: results and order are exact.
 fn own_regions(context: &Context<'_>, call: Call, elements: Elements) -> Outcome {
     let Elements { datatype, first } = elements;
     let window = context.window;
@@ -267,7 +267,7 @@ fn own_regions(context: &Context<'_>, call: Call, elements: Elements) -> Outcome
     verify_slots(context, window, &wanted)
 }
 
-/// Applies a plan to a model of its target's memory; returns what its result buffer holds.
+/// Applies a plan to a model of its target's memory; returns the expected result buffer.
 fn model(plan: &Plan, memory: &mut [u8]) -> Vec<u8> {
     let datatype = plan.remote.layout.datatype();
     let mut fetched = vec![0xee; plan.result.layout.extent()];
@@ -280,7 +280,7 @@ fn model(plan: &Plan, memory: &mut [u8]) -> Vec<u8> {
     fetched
 }
 
-/// Compares the window with the model; a difference is put down to its operation.
+/// Compares the window with the model; the message for a difference names the operation.
 fn verify_slots(context: &Context<'_>, window: &Window, wanted: &[u8]) -> Outcome {
     let mut found = vec![0; wanted.len()];
     window.read_local(0, &mut found)?;
@@ -300,7 +300,7 @@ fn common_region(context: &Context<'_>, elements: Elements) -> Outcome {
     let Elements { datatype, first } = elements;
     let window = context.window;
     let mode = context.common().pick(&Mode::ALL);
-    // Every order of these gives the same.
+    // The results of these operations do not depend on their order.
     let commutes = |op| !matches!(op, Op::Replace | Op::NoOp);
     let plans = |rank: usize| -> Result<Vec<(Plan, bool)>, Failure> {
         let mut random = context.of_rank(rank);

@@ -53,8 +53,8 @@ fn number(datatype: Datatype, bytes: &[u8]) -> i64 {
     }
 }
 
-/// A function of its own, so that the compiler does not convert a value before it knows that it is a number: valgrind would report
-/// the bytes of other values, which are not all written.
+/// A separate function, so that the compiler converts no value before the check that it is a number: otherwise valgrind reports
+/// unwritten bytes of other values.
 #[inline(never)]
 fn whole(value: f64) -> i64 {
     value as i64
@@ -84,7 +84,7 @@ fn counted(context: &Context<'_>, datatype: Datatype, offset: usize, wanted: usi
     })
 }
 
-/// Each increment fetches a number that no other does.
+/// Each increment fetches a different number.
 fn tickets(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
     let rounds = rounds(context, datatype);
     context.clear()?;
@@ -119,7 +119,7 @@ fn rounds(context: &Context<'_>, datatype: Datatype) -> usize {
     ROUNDS.min(room / (4 * context.size)).max(1)
 }
 
-/// Increments by every call that can, at the same element.
+/// Increments by every call that can increment, at the same element.
 fn mixed(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
     let rounds = rounds(context, datatype);
     context.clear()?;
@@ -166,7 +166,7 @@ fn swaps(context: &Context<'_>, datatype: Datatype, offset: usize) -> Outcome {
     counted(context, datatype, offset, rounds * context.size)
 }
 
-/// Increments by get and put, which only an exclusive lock keeps apart.
+/// Increments by get and put, which only an exclusive lock separates.
 fn exclusive(context: &Context<'_>) -> Outcome {
     let window = context.window;
     context.clear()?;
@@ -175,7 +175,7 @@ fn exclusive(context: &Context<'_>) -> Outcome {
     let target = row.at(0, COUNTER as u64);
     for _ in 0..ROUNDS {
         window.lock(LockKind::Exclusive, 0, Assertion::empty())?;
-        // Freed only once nothing is under way: an error on the way leaks it.
+        // Freed only after all operations have ended: an error in between leaks it.
         let count = Box::into_raw(Box::new(0u64));
         // SAFETY: the box lives until after the flush.
         let read = unsafe { window.get(count.cast(), &row.layout, target) };

@@ -1,11 +1,11 @@
-//! Calls that are wanted to be refused.
+//! Calls that the host must refuse.
 
 use plugin_api::Datatype;
 
 use host_stub::win::{Layout, Op, Target, WinResult, Window};
 
-/// Calls that are wanted to be refused, with buffers that live as long as the process: if one is
-/// taken after all, nothing it does is undefined.
+/// Calls that the host must refuse, with buffers that live as long as the process: if the host
+/// accepts such a call, its effect is still defined.
 pub(super) struct Attempt<'a> {
     window: &'a Window,
     buffer: *mut u8,

@@ -1,4 +1,4 @@
-//! A test's buffer on a device, named in one of the three ways that a call takes.
+//! A test's buffer on a device. Calls accept three names for its place.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use host_stub::device::{DeviceBuffer as Memory, DeviceError, Devices};
 /// The device of the tests.
 pub(super) const DEVICE: i32 = 0;
 
-/// The way in which calls are told where a buffer is.
+/// The name of a buffer's place in calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
-    /// By the device pointer; the host finds out.
+    /// The device pointer; the host looks it up.
     Pointer,
-    /// By an encoded location.
+    /// An encoded location.
     Encoded,
-    /// By a host pointer that is mapped there, and a mark on the layout.
+    /// A host pointer that is mapped there, and a mark on the layout.
     Marked,
 }
 
@@ -31,7 +31,7 @@ pub(super) struct DeviceBuffer {
 }
 
 impl DeviceBuffer {
-    /// `len` bytes; `turn` decides how they are named.
+    /// Allocates `len` bytes; `turn` selects the name.
     pub(super) fn new(
         devices: &Arc<Devices>,
         len: usize,
@@ -87,7 +87,7 @@ impl DeviceBuffer {
     /// Writes bytes from the host.
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
         let run = self.run(offset, bytes.len());
-        // SAFETY: the run lies in the memory, or the copy function says that it does not.
+        // SAFETY: the run lies in the memory, or the copy function refuses it.
         let written = unsafe { self.devices.write(&run, &[hmem_iface::CUDA], bytes) };
         written.map_err(|answer| Failure::new(format!("copy_to_hmem_iov answered {answer}")))
     }
@@ -95,7 +95,7 @@ impl DeviceBuffer {
     /// Reads bytes to the host.
     pub(super) fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), Failure> {
         let run = self.run(offset, bytes.len());
-        // SAFETY: as above.
+        // SAFETY: the run lies in the memory, or the copy function refuses it.
         let read = unsafe { self.devices.read(&run, &[hmem_iface::CUDA], bytes) };
         read.map_err(|answer| Failure::new(format!("copy_from_hmem_iov answered {answer}")))
     }

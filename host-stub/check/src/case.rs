@@ -13,8 +13,8 @@ use test_skips::Lacking;
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) detail: String,
-    /// Whether a call reported that the transport or the job failed, as opposed to a result that is
-    /// not what the model says.
+    /// Whether a call reported a failure of the transport or the job. False if a result differs
+    /// from the model.
     pub(super) reported: bool,
 }
 
@@ -51,7 +51,7 @@ impl<E: std::error::Error + 'static> From<E> for Failure {
 /// The result of a test on one rank.
 pub(super) type Outcome = Result<(), Failure>;
 
-/// A test, run by every rank at once.
+/// A test, which all ranks run together.
 pub(super) struct Case {
     pub(super) name: String,
     pub(super) run: Box<dyn Fn(&Context<'_>) -> Outcome>,
@@ -89,17 +89,17 @@ pub(super) struct Context<'a> {
 }
 
 impl Context<'_> {
-    /// A window of its own memory, as this test's pass wants it.
+    /// Makes a window with its own memory, with the hints of this test's pass.
     pub(super) fn allocate(&self, len: usize, unit: u32) -> WinResult<Window> {
         Window::allocate_with(self.job, len, unit, self.info)
     }
 
-    /// A window without memory, as this test's pass wants it.
+    /// Makes a window without memory, with the hints of this test's pass.
     pub(super) fn dynamic(&self) -> WinResult<Window> {
         Window::dynamic_with(self.job, self.info)
     }
 
-    /// The stream that every rank has in this test.
+    /// The stream that all ranks share in this test.
     pub(super) fn common(&self) -> Random {
         Random::new(self.seed, self.name, u64::MAX)
     }
@@ -114,7 +114,7 @@ impl Context<'_> {
         (self.rank + 1) % self.size
     }
 
-    /// The rank whose next one this is.
+    /// The rank whose next rank is this one.
     pub(super) fn previous(&self) -> usize {
         (self.rank + self.size - 1) % self.size
     }
@@ -159,7 +159,7 @@ impl Context<'_> {
         Ok(unsafe { self.window.write_local(0, &zeros) }?)
     }
 
-    /// Compares this rank's part of a window with what the model says.
+    /// Compares this rank's part of a window with the model.
     pub(super) fn verify(&self, window: &Window, wanted: &[u8]) -> Outcome {
         verify_at(window, 0, "window", wanted)
     }
@@ -173,7 +173,7 @@ impl Context<'_> {
     }
 }
 
-/// Compares bytes of this rank's part of a window with what the model says.
+/// Compares bytes of this rank's part of a window with the model.
 pub(super) fn verify_at(window: &Window, offset: usize, what: &str, wanted: &[u8]) -> Outcome {
     let mut found = vec![0; wanted.len()];
     window.read_local(offset, &mut found)?;
@@ -195,7 +195,7 @@ impl At for Layout {
     }
 }
 
-/// Says why a test, or the rest of it, is not run in this run.
+/// Prints why a test, or the rest of it, is skipped in this run.
 pub(super) fn say(context: &Context<'_>, why: &str) -> Outcome {
     if context.rank != 0 {
         return Ok(());
@@ -203,13 +203,13 @@ pub(super) fn say(context: &Context<'_>, why: &str) -> Outcome {
     skip(context, Lacking::InThisRun, why)
 }
 
-/// Likewise, for want of something that the machine may have; then it is a failure where all tests are required.
+/// As [`say`], if the machine lacks a feature. The test fails if all tests are required.
 pub(super) fn skip(context: &Context<'_>, lacking: Lacking, why: &str) -> Outcome {
     let why = format!("{}: {why}", context.name);
     test_skips::skip(lacking, why).map_err(Failure::new)
 }
 
-/// Compares bytes; says where they differ first and how often.
+/// Compares bytes; the error has the first difference and the number of differences.
 pub(super) fn same(what: &str, found: &[u8], wanted: &[u8]) -> Outcome {
     if found == wanted {
         return Ok(());

@@ -17,14 +17,14 @@ const COUNT: usize = 12;
 /// Bytes from a multiple of every alignment to the first element.
 const FIRST: [usize; 3] = [0, 1, 4];
 
-/// A type of elements, with the one operation that it has.
+/// A type of elements, with its only operation.
 struct Type {
     name: &'static str,
     /// Bytes from one element of an array to the next.
     extent: usize,
     /// The places of its values, and their bytes.
     parts: &'static [(usize, usize)],
-    /// Changes an element's packed values. It commutes.
+    /// Changes an element's packed values. The operation commutes.
     combine: fn(&mut [u8], &[u8]),
 }
 
@@ -85,7 +85,7 @@ fn add(element: &mut [u8], operand: &[u8]) {
     element[16..].copy_from_slice(&a[1].wrapping_add(b[1]).to_le_bytes());
 }
 
-/// The larger value, with its place; of equal ones that with the lower place.
+/// The larger value, with its place; for equal values the lower place.
 fn largest<const VALUE: usize>(element: &mut [u8], operand: &[u8]) {
     let of = |bytes: &[u8]| {
         let ([value], [place]) = (numbers::<1>(&bytes[..VALUE]), numbers::<1>(&bytes[VALUE..]));
@@ -110,7 +110,7 @@ pub(super) unsafe fn combine(
     let Some(kind) = TYPES.get(code as usize).filter(|kind| kind.size() == size) else {
         return Status::NOT_SUPPORTED;
     };
-    // SAFETY: the caller guarantees that many bytes.
+    // SAFETY: the caller guarantees `count` elements of `size` bytes.
     let (elements, operands) = unsafe {
         (
             slice::from_raw_parts_mut(elements, size * count),
@@ -212,7 +212,7 @@ impl Plan {
         })
     }
 
-    /// Changes a model of the target's memory. Returns what the result's buffer then holds.
+    /// Changes a model of the target's memory. Returns the expected result buffer.
     fn model(&self, kind: &Type, memory: &mut [u8]) -> Vec<u8> {
         let mut fetched = vec![0xee; self.result.layout.extent()];
         let size = kind.size();
@@ -364,7 +364,7 @@ fn common_region(context: &Context<'_>, kind: &'static Type, first: usize) -> Ou
     context.verify(window, &wanted)
 }
 
-/// Calls of more than one command takes, several at once, by all origins.
+/// Calls larger than one command, several at once, by all origins.
 fn large(context: &Context<'_>, kind: &'static Type, first: usize) -> Outcome {
     const LARGE: usize = 2400;
     let window = context.allocate(first + LARGE * SPREAD * kind.extent, 1)?;
@@ -409,7 +409,7 @@ fn errors(context: &Context<'_>) -> Outcome {
         let operands = [7u128; 4];
         let origin = (operands.as_ptr().cast(), &layout);
         let custom = Custom { size, op };
-        // SAFETY: there are as many operands, which live until the flush.
+        // SAFETY: the operands have the layout's length, and live until the flush.
         unsafe {
             let issued = window.accumulate_custom(custom, origin, None, place);
             issued.and(window.flush(target))

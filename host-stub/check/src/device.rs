@@ -1,6 +1,6 @@
 //! Device memory, on the machine's first device, or on a simulated device if there is none: the window
-//! suite over windows there and with buffers there, collectives with buffers there, and what is
-//! particular to devices.
+//! suite with windows and with buffers on the device, collectives with buffers there, and tests that
+//! only devices need.
 
 mod attached;
 mod cases;
@@ -23,7 +23,7 @@ use super::case::Failure;
 use super::coll;
 use super::pass::{Pass, windows};
 
-/// Gives every rank a device, before any window is made.
+/// Adds a device at every rank, before any window is made.
 pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
     if job.devices().all().is_empty() {
         pretend(job.devices(), pretended_bytes(job.params())?)?;
@@ -31,10 +31,11 @@ pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The device's own tests, then those of windows with memory and buffers in each place.
+/// The device's own tests, then the tests of windows with memory and buffers in each place.
 pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
     let there = || Info::new().with_device(DEVICE);
-    // Makes a window of host memory, which the info says it is not; `cases` tries both.
+    // Leaves out a test that makes a window of host memory, although its info says device memory;
+    // `cases` tries both.
     let mut on_device = windows();
     on_device.retain(|case| case.name != "window/create");
     let mut again = windows();

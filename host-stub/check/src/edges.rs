@@ -1,4 +1,5 @@
-//! Sizes and places at the edges: nothing, much, odd addresses, other units, windows of no bytes.
+//! Extreme sizes and places: no elements, many elements, odd addresses, other units, windows
+//! without bytes.
 
 use plugin_api::Datatype;
 
@@ -26,7 +27,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Every call with no elements: allowed, and nothing changes.
+/// Every call without elements: allowed, and without effect.
 fn zero_length(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let wanted = context.fill(window)?;
@@ -146,7 +147,7 @@ fn unaligned_origin(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// The last byte of a window can be reached, the one after it not.
+/// A call reaches the last byte of a window, but not the byte after it.
 fn last_byte(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut wanted = context.fill(window)?;
@@ -190,7 +191,7 @@ fn units(context: &Context<'_>) -> Outcome {
         })?;
     }
     session.close()?;
-    // With more than 8 ranks several share a place; the highest wins nowhere for sure.
+    // With more than 8 ranks several share a place, and the result there is not determined.
     for origin in 0..context.size.min(8) {
         wanted[origin * unit(context.rank) as usize] = mark(origin, context.rank)[0];
     }
@@ -211,11 +212,11 @@ fn without_bytes(context: &Context<'_>) -> Outcome {
     let one = Box::new(1i64);
     let from: *const i64 = &*one;
     window.fence(host_stub::win::Assertion::NOPRECEDE)?;
-    // SAFETY: the box lives until after the fence; an error ends the test before it is freed only
-    // when nothing was sent.
+    // SAFETY: the box lives until after the fence; an error ends the test early only if nothing was
+    // sent.
     unsafe { window.accumulate(from.cast(), &row, target(0), Op::Sum) }?;
     if context.size > 1 {
-        // SAFETY: as above.
+        // SAFETY: the box lives until after the fence.
         let refused = unsafe { window.put(from.cast(), &row, target(1)) };
         ensure(
             matches!(
@@ -266,7 +267,7 @@ fn large_transfer(context: &Context<'_>, put: bool) -> Outcome {
     Ok(())
 }
 
-/// Runs of several KiB with gaps; every run is a transfer of its own.
+/// Runs of several KiB with gaps; every run is a separate transfer.
 fn large_strided(context: &Context<'_>) -> Outcome {
     const RUNS: usize = 9;
     const RUN: usize = 5000;
@@ -297,7 +298,7 @@ fn large_strided(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// More elements than one atomic of any provider takes, updated by all ranks at once.
+/// More elements than one atomic of any provider takes; all ranks update them at once.
 fn large_accumulate(context: &Context<'_>) -> Outcome {
     const COUNT: usize = 5000;
     let datatype = Datatype::Int32;

@@ -32,14 +32,15 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Buffers that outlive every epoch of a test: a session whose epoch the test drives itself.
+/// Buffers that outlive every epoch of a test: a session whose epochs the test opens and closes
+/// itself.
 struct Hand<'a> {
     session: Session<'a>,
     row: Placed,
 }
 
 impl<'a> Hand<'a> {
-    /// For rows of `count` bytes. The common window's epoch is not opened.
+    /// Makes buffers for rows of `count` bytes. Does not open an epoch of the common window.
     fn new(context: &'a Context<'a>, window: &'a Window, count: usize) -> Hand<'a> {
         Hand {
             session: Session::by_hand(context, window),
@@ -92,7 +93,7 @@ fn fence_assertions(context: &Context<'_>) -> Outcome {
     let mut hand = Hand::new(context, window, 8);
     window.fence(Assertion::NOPRECEDE | Assertion::NOSTORE)?;
     hand.put(context.next(), at, &[7; 8])?;
-    // No puts come before the next fence, so gets may read what is there now.
+    // No rank puts before the next fence, so gets may read the present bytes.
     window.fence(Assertion::NOPUT)?;
     let into = hand.get(context.next(), at)?;
     window.fence(Assertion::NOSTORE)?;
@@ -144,14 +145,14 @@ fn lock_nocheck(context: &Context<'_>) -> Outcome {
     window.unlock(context.next())?;
     context.meet()?;
     verify_at(window, context.region(context.previous()), "put", &[5; 8])?;
-    // The lock word is as it was: it can be taken.
+    // The lock word is unchanged, so the lock can be taken.
     window.lock(LockKind::Exclusive, context.next(), Assertion::empty())?;
     window.unlock(context.next())?;
     hand.session.release();
     Ok(())
 }
 
-/// Shared and exclusive locks of one target by turns, several ranks at once.
+/// Shared and exclusive locks of one target in turns, by several ranks at once.
 fn lock_mixed(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut random = context.of_rank(context.rank);
@@ -191,7 +192,7 @@ fn lock_all_nocheck(context: &Context<'_>) -> Outcome {
     same("put", &bytes, &[9; 8])
 }
 
-/// lock_all waits for exclusive locks, and they for it.
+/// lock_all waits for exclusive locks, and exclusive locks wait for lock_all.
 fn lock_all_with_exclusive(context: &Context<'_>) -> Outcome {
     let window = context.window;
     context.meet()?;
@@ -236,7 +237,7 @@ fn flush(context: &Context<'_>, all: bool) -> Outcome {
     context.meet()
 }
 
-/// After a local flush the origin's buffers are the caller's again.
+/// After a local flush the caller may reuse the origin's buffers.
 fn flush_local(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let wanted = context.fill(window)?;
@@ -276,7 +277,7 @@ fn pscw_ring(context: &Context<'_>) -> Outcome {
     context.meet()
 }
 
-/// Even ranks are targets of odd ones, which come at different times.
+/// Even ranks are targets of odd ranks, which start at different times.
 fn pscw_pairs(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 24);
@@ -325,7 +326,7 @@ fn pscw_test(context: &Context<'_>) -> Outcome {
     let mut hand = Hand::new(context, window, 8);
     window.post(&[context.previous()], Assertion::empty())?;
     let early = window.test()?;
-    // Nobody has started to this rank before every rank tested.
+    // No rank starts to this rank before every rank has tested.
     context.meet()?;
     ensure(!early, || "test said true before anybody started".into())?;
     window.start(&[context.next()], Assertion::empty())?;

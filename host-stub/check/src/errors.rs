@@ -1,5 +1,5 @@
 //! Mistakes of the caller: each is refused with its own error before anything is sent, and the
-//! window works on.
+//! window still works.
 
 use plugin_api::Datatype;
 
@@ -24,7 +24,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Fails unless a call was refused with the error that was wanted.
+/// Fails unless a call was refused with the expected error.
 macro_rules! refused {
     ($call:expr, $wanted:pat) => {{
         let outcome = $call;
@@ -108,7 +108,7 @@ fn out_of_bounds(context: &Context<'_>) -> Outcome {
         )?;
         refused!(call.rget(&row, target), WinError::OutOfBounds { .. })?;
     }
-    // The end of the layout counts, not its bytes.
+    // The end of the layout must lie in the window, not only its number of bytes.
     refused!(
         call.put(&bytes(2), wide.at(rank, end - 200)),
         WinError::OutOfBounds { .. }
@@ -307,10 +307,10 @@ fn assertions(context: &Context<'_>) -> Outcome {
     let row = bytes(1);
     let target = row.at(context.rank, 0);
     window.fence(Assertion::NOPRECEDE | Assertion::NOPUT)?;
-    // Against this rank's own promise.
+    // This call breaks this rank's own promise.
     refused!(call.put(&row, target), WinError::EpochMisuse { .. })?;
     call.get(&row, target)?;
-    // Calls came before it.
+    // Calls preceded this fence.
     refused!(
         window.fence(Assertion::NOPRECEDE),
         WinError::EpochMisuse { .. }

@@ -1,4 +1,4 @@
-//! MPI's hints on windows: each is in force or refused, and changes what it says.
+//! MPI's hints on windows: each is in force or refused, and has its effect.
 
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, LockKind, Op, WinError, Window, WindowKind, unboxed,
@@ -17,7 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Compares a key of what is in force.
+/// Compares the value of a key in force.
 fn holds(window: &Window, key: &str, wanted: Option<&str>) -> Outcome {
     let found = window.get_info()?.get(key);
     ensure(found.as_deref() == wanted, || {
@@ -25,7 +25,7 @@ fn holds(window: &Window, key: &str, wanted: Option<&str>) -> Outcome {
     })
 }
 
-/// Without hints MPI's defaults are in force, and a hint is what it was set to.
+/// Without hints MPI's defaults are in force; a hint that was set has its value.
 fn in_force(context: &Context<'_>) -> Outcome {
     let defaults = [
         ("no_locks", "false", "true"),
@@ -50,7 +50,7 @@ fn in_force(context: &Context<'_>) -> Outcome {
     for (key, _, value) in defaults {
         holds(&window, key, Some(value))?;
     }
-    // A window made with what is in force has the same in force.
+    // A window made with the hints in force has the same hints in force.
     let again = Window::allocate_with(context.job, 64, 1, &window.get_info()?)?;
     let (first, second) = (window.get_info()?, again.get_info()?);
     again.free()?;
@@ -60,7 +60,7 @@ fn in_force(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// set_info changes what it names and nothing else.
+/// set_info changes the named hints only.
 fn changed(context: &Context<'_>) -> Outcome {
     let window = context.allocate(64, 1)?;
     let before = window.get_info()?;
@@ -72,7 +72,7 @@ fn changed(context: &Context<'_>) -> Outcome {
         matches!(unboxed(&locked), Err(WinError::BadArgument { .. })),
         || format!("lock_all with no_locks gave {locked:?}"),
     )?;
-    // All that is in force may be given again.
+    // The program may set all hints in force again.
     window.set_info(&window.get_info()?)?;
     window.set_info(&before)?;
     let after = window.get_info()?;
@@ -148,7 +148,8 @@ fn no_locks(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Ranks that differ in what the info says is the same cannot make a window, and none of them does.
+/// Ranks that differ in a property which the info declares equal cannot make a window: the creation
+/// fails on all ranks.
 fn same_size(context: &Context<'_>) -> Outcome {
     let last = context.rank + 1 == context.size;
     let info = |key| context.info.clone().with(key, "true");
@@ -185,7 +186,7 @@ fn same_size(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sums are right whatever is said of accumulates, at elements that are aligned and that are not.
+/// Sums are right with all hints about accumulates, on aligned and unaligned elements.
 fn updates(context: &Context<'_>) -> Outcome {
     const ELEMENTS: usize = 40;
     const ROUNDS: usize = 3;

@@ -59,7 +59,7 @@ fn zeroed(context: &Context<'_>) -> Outcome {
     outcome
 }
 
-/// Windows that live at once keep their memory and epochs apart.
+/// Windows that live at the same time have separate memory and epochs.
 fn many(context: &Context<'_>) -> Outcome {
     let windows = (0..5)
         .map(|_| context.allocate(64, 1))
@@ -145,7 +145,7 @@ fn reattach(context: &Context<'_>) -> Outcome {
     let memory = Memory::new(&[0; 512]);
     let at = addresses(context, memory.address())?;
     for round in 0..6u8 {
-        // Another start and length every time, so that every time there is another registration.
+        // Each turn has another start and length, and so another registration.
         let start = usize::from(round) * 8;
         let base = memory.base.wrapping_add(start);
         // SAFETY: the memory lives until it was detached.
@@ -218,7 +218,7 @@ fn layouts(context: &Context<'_>) -> Outcome {
         window.flush_all()?;
     }
     same("what was got", &back, &data)?;
-    // A byte before and a byte behind what is attached.
+    // One byte before and one byte behind the attached memory.
     for displacement in [at - 101, at - 100 + 64 - 44 + 1] {
         // SAFETY: the buffer outlives the flush in unlock_all.
         let refused = unsafe { window.get(back.as_mut_ptr(), &row, target(displacement)) };
@@ -278,7 +278,7 @@ fn detached(context: &Context<'_>) -> Outcome {
         let row = Placed::row(Datatype::Uint8, len);
         let buffer = vec![0u8; len];
         let target = row.at(context.next(), address);
-        // SAFETY: wanted to be refused; if not, the error below ends the test with the buffer
+        // SAFETY: the call must be refused; otherwise the error below ends the test with the buffer
         // leaked.
         let refused = unsafe { window.put(buffer.as_ptr(), &row.layout, target) };
         // If the target checks the address, the flush reports the refusal.

@@ -1,9 +1,9 @@
 //! The self-check: every call, type, layout and epoch of windows, against a model.
 //!
 //! A program joins a job and runs [`Check::run`] on every rank. Every rank runs the same tests in the same
-//! order; what a test does is drawn from a seed that all ranks share, so each rank knows what every
-//! other does, and computes on the side what its own memory must hold afterwards. A test passes
-//! when it does so on every rank.
+//! order; the steps of a test are drawn from a seed that all ranks share, so each rank knows the steps of
+//! every other rank, and computes the expected contents of its own memory. A test passes if it passes on
+//! every rank.
 
 mod accumulates;
 mod atomicity;
@@ -52,9 +52,9 @@ use pass::Pass;
 use report::Report;
 use watchdog::Watchdog;
 
-/// The exit code of a rank that gives up a test which does not end: a check failed.
+/// The exit code of a rank that gives up a test which does not end: the code of a failed check.
 pub const CHECKS_FAILED: u8 = 1;
-/// The exit code that the other ranks end with when a failure was reported under `--faults`.
+/// The exit code of the other ranks after a failure reported under `--faults`.
 pub const FAILED: u8 = 6;
 
 /// The reason why a check did not run to its end.
@@ -64,11 +64,11 @@ pub enum CheckError {
     /// No test has the text of `--only` in its name.
     #[error("--only {0}: no test has that in its name")]
     NoTest(String),
-    /// The job fell apart.
+    /// The job failed.
     #[error(transparent)]
     Job(#[from] JobError),
-    /// A window could not be made or freed, devices could not be prepared, or a failure was reported that
-    /// `--faults` waits for.
+    /// A window could not be made or freed, devices could not be prepared, or a call reported a failure
+    /// under `--faults`.
     #[error("{0}")]
     Failed(String),
     /// The outcome could not be printed.
@@ -88,17 +88,17 @@ pub struct Check {
     #[arg(long)]
     seed: Option<u64>,
 
-    /// Threads of each rank in the tests of threads. More than one asks the transport for MPI's
+    /// Threads of each rank in the tests of threads. With more than one, the job requests MPI's
     /// thread level `multiple`.
     #[arg(long, value_name = "T", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=64))]
     threads: u16,
 
-    /// Runs the tests whose name contains this.
+    /// Runs only the tests whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
 
     /// For a provider that is made to fail: the first failure that a call reports ends the run with
-    /// exit code 6, and only what is wrong without such a report counts as failed. Leaves out the
+    /// exit code 6, and only wrong results without such a report count as failed. Leaves out the
     /// tests of mistakes, which expect other errors.
     #[arg(long)]
     faults: bool,
@@ -112,18 +112,19 @@ impl Check {
     /// The options for joining the job: with the thread level that the tests need.
     ///
     /// # Safety
-    /// The program calls the job from the thread that joined it alone, except through [`run`](Self::run).
+    /// Only the thread that joined the job calls it, except through [`run`](Self::run).
     pub unsafe fn job_options(&self, mut options: JobOptions) -> JobOptions {
         options.arithmetic = Some(customs::combine);
         if self.threads > 1 {
             return options;
         }
-        // SAFETY: without further threads in the tests all calls come from the one that runs them: the
-        // watchdog's thread talks to the launcher only. The caller vouches for the rest of the program.
+        // SAFETY: without further threads in the tests, all calls come from the thread that runs them;
+        // the watchdog's thread calls the launcher only. The caller vouches for the rest of the
+        // program.
         unsafe { options.assume_threads(ThreadLevel::Funneled) }
     }
 
-    /// The passes of the suite, without the tests that were not asked for.
+    /// The passes of the suite, with the selected tests.
     fn passes(&self, ranks: usize) -> Vec<Pass> {
         let mut passes = suites::passes(&self.suite, ranks);
         for pass in &mut passes {
@@ -142,7 +143,7 @@ impl Check {
     }
 
     /// Runs the tests, prints their outcome at rank 0 (`json`: as one object), and leaves the job;
-    /// collective. Returns how many failed.
+    /// collective. Returns the number of failed tests.
     pub fn run(&self, job: &Arc<Job>, json: bool) -> Result<usize, CheckError> {
         let passes = self.passes(job.size() as usize);
         if passes.is_empty() {
@@ -195,7 +196,8 @@ impl Check {
             let started = Instant::now();
             let outcome = (case.run)(&context);
             if let (Err(failure), false) = (&outcome, self.faults) {
-                // Now, because the other ranks may wait for this one until they are given up.
+                // Logged now, because the other ranks may wait for this one until the watchdog ends
+                // them.
                 tracing::warn!("{} failed: {}", case.name, failure.detail);
             }
             let mine = match &outcome {
@@ -212,14 +214,15 @@ impl Check {
                 job.abort(FAILED, &reason);
                 return Err(CheckError::Failed(reason));
             }
-            // Also keeps tests apart: none begins before all ranks have ended this one.
+            // Also separates tests: no rank begins the next test before all ranks have ended this
+            // one.
             let all = job.allgather(mine.as_bytes())?;
             report.add(&case.name, started.elapsed(), &all)?;
         }
         window.free().map_err(|error| transport(error.into()))
     }
 
-    /// The seed given, or rank 0's clock.
+    /// The given seed, or rank 0's clock.
     fn agree_on_seed(&self, job: &Job) -> Result<u64, CheckError> {
         let mine = self.seed.unwrap_or_else(|| {
             SystemTime::now()

@@ -1,8 +1,8 @@
-//! Memory of the caller for windows, and how ranks tell each other where it is.
+//! Memory of the caller for windows, and the exchange of its addresses.
 
 use super::case::{Context, Failure};
 
-/// Memory of a test that a window may use; leaked when the test fails.
+/// Memory of a test that a window may use; leaked if the test fails.
 pub(super) struct Memory {
     pub(super) base: *mut u8,
     len: usize,
@@ -41,12 +41,12 @@ impl Memory {
     pub(super) fn release(self) {
         let words =
             std::ptr::slice_from_raw_parts_mut(self.base.cast::<u64>(), self.len.div_ceil(8));
-        // SAFETY: made by `new` from a box of as many words, and consumed here.
+        // SAFETY: made by `new` from a box of the same length, and consumed here.
         drop(unsafe { Box::from_raw(words) });
     }
 }
 
-/// Tells every rank an address, and learns theirs.
+/// Sends an address to every rank, and returns the addresses of all.
 pub(super) fn addresses(context: &Context<'_>, mine: u64) -> Result<Vec<u64>, Failure> {
     let words = context.gather(&[mine as i64])?;
     Ok(words.into_iter().map(|word| word as u64).collect())

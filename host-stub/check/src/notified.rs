@@ -1,4 +1,4 @@
-//! Puts with notification: who sees the count sees the bytes.
+//! Puts with notification: a rank that sees the count sees the bytes.
 
 use plugin_api::Datatype;
 
@@ -23,7 +23,8 @@ pub(super) fn cases() -> Vec<Case> {
 }
 
 const ROUNDS: usize = 24;
-/// Bytes of a round's place: more than the largest message, and than the largest put of some providers.
+/// Bytes of a round's place: longer than the largest message, and than the largest put of some
+/// providers.
 const LONGEST: usize = 20_000;
 
 /// The bytes that a rank puts in each round.
@@ -37,7 +38,8 @@ fn parts(context: &Context<'_>, rank: usize) -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Each rank notifies the next, and looks at what the one before has put once it is counted, with its own epoch still open.
+/// Each rank notifies the next, and checks the bytes of the previous rank after their notification, with its own epoch
+/// still open.
 fn ring(context: &Context<'_>, mode: Mode) -> Outcome {
     let window = context.allocate(ROUNDS * LONGEST, 1)?;
     let (next, before) = (context.next(), context.previous());

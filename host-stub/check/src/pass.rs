@@ -1,4 +1,5 @@
-//! The parts of a suite: tests with the windows that they run on. And the tests that several suites have.
+//! The parts of a suite: tests with the windows that they run on, and the tests that several suites
+//! share.
 
 use super::case::Case;
 use super::{
@@ -7,7 +8,8 @@ use super::{
 };
 use host_stub::win::Info;
 
-/// Tests over windows of one making. One window is made for all of them, and they make further ones.
+/// Tests whose windows have the same hints. All of them share one window, and some make further
+/// windows.
 pub(super) struct Pass {
     pub(super) info: Info,
     pub(super) cases: Vec<Case>,
@@ -16,7 +18,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// Tests for which windows are made this way.
+    /// A pass of tests with these hints for windows.
     pub(super) fn new(info: Info, cases: Vec<Case>) -> Pass {
         Pass {
             info,
@@ -25,13 +27,13 @@ impl Pass {
         }
     }
 
-    /// The tests with their buffers on a device.
+    /// The pass, with the buffers of its tests on a device.
     pub(super) fn on_device(mut self) -> Pass {
         self.on_device = true;
         self
     }
 
-    /// The tests with a word before their names.
+    /// The pass, with a word before the names of its tests.
     pub(super) fn named(mut self, word: &str) -> Pass {
         for case in &mut self.cases {
             case.name = format!("{word}/{}", case.name);
@@ -40,8 +42,7 @@ impl Pass {
     }
 }
 
-/// Every test of windows. The list depends on nothing, so it is the same for every provider and
-/// every table.
+/// Every test of windows. The list is the same for every provider and every table.
 pub(super) fn windows() -> Vec<Case> {
     let mut cases = Vec::new();
     cases.extend(transfers::cases());

@@ -121,7 +121,7 @@ fn program(context: &Context<'_>) -> Outcome {
             }
             same("got", &session.bytes(buffer)?, &wanted)?;
         }
-        // Nobody goes on to the next epoch while another still looks at this one's outcome.
+        // No rank begins the next epoch while another still checks the outcome of this one.
         context.meet()?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Reproducible randomness that every rank can compute for every other.
+//! Reproducible random numbers, which every rank can compute for every other rank.
 
 /// A stream of numbers (SplitMix64: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number
 /// Generators", 2014).
@@ -8,7 +8,7 @@ pub(super) struct Random(u64);
 impl Random {
     /// The stream of a seed, a test, and a purpose such as a rank.
     pub(super) fn new(seed: u64, name: &str, salt: u64) -> Random {
-        // FNV-1a, to tell names apart.
+        // FNV-1a, so that different names give different streams.
         let mut state = 0xcbf2_9ce4_8422_2325_u64 ^ seed;
         for byte in name.bytes().chain(salt.to_le_bytes()) {
             state = (state ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -24,12 +24,12 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A stream of its own for a purpose; this one goes on as if nothing was drawn.
+    /// A separate stream for a purpose; this stream stays unchanged.
     pub(super) fn fork(&self, salt: u64) -> Random {
         Random(self.0 ^ salt.wrapping_add(1).wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
-    /// A number below `bound`; 0 when that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub(super) fn below(&mut self, bound: usize) -> usize {
         match bound {
             0 => 0,

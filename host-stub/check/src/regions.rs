@@ -7,9 +7,9 @@ use super::memory::{Memory, addresses};
 use super::shape::Placed;
 use host_stub::win::{Assertion, WinError, unboxed};
 
-/// Thousands of regions, with gaps between them, that come and go in part: what is reached is what is
-/// attached at that moment. If the transport takes fewer registrations, the test attaches as many as
-/// it takes.
+/// Thousands of regions with gaps between them. Some are detached and attached again: operations
+/// reach the memory that is attached at that moment. If the transport accepts fewer registrations,
+/// the test attaches as many as it accepts.
 pub(super) fn many(context: &Context<'_>) -> Outcome {
     const REGIONS: usize = 3000;
     const STRIDE: usize = 32;
@@ -29,7 +29,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     let mut reach = |index: usize, round: u8| {
         sent.fill(round ^ index as u8);
         let target = row.at(context.next(), region(index));
-        // SAFETY: the bytes stay as they are until the flush.
+        // SAFETY: the bytes stay unchanged until the flush.
         let put = unsafe { window.put(sent.as_ptr(), &row.layout, target) };
         put.and_then(|()| window.flush(context.next()))
     };
@@ -39,7 +39,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
             || format!("{what} gave {outcome:?}"),
         )
     };
-    // Every region that is whole in `wanted` holds what was put there in this round.
+    // Every region that lies whole in `wanted` has the bytes put there in this round.
     let compare = |round: u8, wanted: &dyn Fn(usize) -> bool| -> Outcome {
         let bytes = memory.bytes();
         for index in (0..count).filter(|index| wanted(*index)) {
@@ -55,7 +55,7 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     }
     context.meet()?;
     compare(0x50, &some)?;
-    // A few regions are detached: the other ranks are told of these only.
+    // A few regions are detached: the other ranks read only these changes.
     window.detach(base(0))?;
     window.detach(base(97))?;
     context.meet()?;
@@ -65,7 +65,8 @@ pub(super) fn many(context: &Context<'_>) -> Outcome {
     reach(98, 0x51)?;
     context.meet()?;
     compare(0x51, &|index| index == 96 || index == 98)?;
-    // Every second goes, and the first ones come back, into other slots than they had.
+    // Every second region is detached, and the first ones are attached again, in other slots than
+    // before.
     for index in (0..count).filter(|index| index % 2 == 1 && *index != 97) {
         window.detach(base(index))?;
     }

@@ -14,7 +14,7 @@ struct Entry {
     name: String,
     passed: bool,
     milliseconds: u64,
-    /// The rows of docs/seeds.md that it shows.
+    /// The rows of docs/seeds.md for which the test is the evidence.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     shows: Vec<&'static str>,
     /// The messages of the failing ranks.
@@ -85,7 +85,7 @@ impl Report {
         Arc::clone(&self.tally)
     }
 
-    /// Adds a test; `parts` holds what each rank has to say, nothing where it passed.
+    /// Adds a test; `parts` has the message of each rank, empty if it passed.
     pub(super) fn add(
         &mut self,
         name: &str,
@@ -102,7 +102,7 @@ impl Report {
         Ok(())
     }
 
-    /// Prints the end, and returns how many tests failed.
+    /// Prints the summary, and returns the number of failed tests.
     pub(super) fn finish(self) -> std::io::Result<usize> {
         let tally = self.tally.lock().unwrap_or_else(PoisonError::into_inner);
         tally.print_end()?;

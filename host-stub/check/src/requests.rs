@@ -60,7 +60,7 @@ fn wait_all(context: &Context<'_>) -> Outcome {
     let row = Placed::row(Datatype::Uint8, LEN);
     let mut session = Session::open(context, context.window, Mode::LockAll)?;
     Request::wait_all(puts(context, &mut session, &row)?)?;
-    // Complete means complete at the target: what is read back is what was put.
+    // Complete means complete at the target: a get returns the bytes of the put.
     let mut copies = Vec::new();
     for index in 0..COUNT {
         let into = session.buffer(&[0; LEN]);
@@ -96,7 +96,7 @@ fn test(context: &Context<'_>) -> Outcome {
     arrived(context)
 }
 
-/// A request that is dropped is waited for.
+/// Dropping a request waits for it.
 fn dropped(context: &Context<'_>) -> Outcome {
     let row = Placed::row(Datatype::Uint8, LEN);
     let mut session = Session::open(context, context.window, Mode::LockAll)?;
@@ -121,7 +121,7 @@ fn mixed(context: &Context<'_>) -> Outcome {
     }
     session.flush(context.next())?;
     for request in &mut requests {
-        // Complete by the flush, without a further wait.
+        // The flush completed the request, so no further wait is needed.
         if !request.test()? {
             return Err(super::case::Failure::new("open after a flush"));
         }

@@ -1,4 +1,5 @@
-//! The rows of docs/seeds.md that tests show. `tests/tests/seeds.rs` compares both.
+//! The rows of docs/seeds.md, with the tests that are their evidence. `tests/tests/seeds.rs`
+//! compares both.
 
 /// Tests with the numbers of their rows. A name that ends in `/` stands for the tests whose names have that part.
 const ROWS: &[(&str, &[&str])] = &[
@@ -44,7 +45,7 @@ const ROWS: &[(&str, &[&str])] = &[
     ("threads/requests", &["004.6"]),
 ];
 
-/// The rows of a test, which may have the name of its pass before its own.
+/// The rows of a test; its name may begin with the name of its pass.
 pub(super) fn of(name: &str) -> Vec<&'static str> {
     let is_of = |known: &str| match known.ends_with('/') {
         true => name.starts_with(known) || name.contains(&format!("/{known}")),

@@ -1,4 +1,4 @@
-//! One epoch of a test: how it is opened and closed, and the buffers that belong to it.
+//! One epoch of a test: its opening and closing, and its buffers.
 
 use super::buffer::DeviceBuffer;
 use super::case::{Context, Failure, Outcome};
@@ -16,11 +16,11 @@ pub(super) enum Mode {
 
 impl Mode {
     pub(super) const ALL: [Mode; 4] = [Mode::Fence, Mode::LockAll, Mode::Locks, Mode::Started];
-    /// Those in which requests are allowed.
+    /// The modes in which requests are allowed.
     pub(super) const PASSIVE: [Mode; 2] = [Mode::LockAll, Mode::Locks];
 }
 
-/// A buffer of a session: its index there.
+/// A buffer of a session, by its index.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Buffer(usize);
 
@@ -33,10 +33,10 @@ struct Owned {
 
 /// The place of a buffer's bytes.
 enum Place {
-    /// In its words.
+    /// In the words of the buffer.
     Host,
     Device(DeviceBuffer),
-    /// Nowhere: the device had no memory for it, or refused its bytes, for this reason.
+    /// No place: the device had no memory for it, or refused its bytes, for this reason.
     Refused(String),
 }
 
@@ -50,7 +50,7 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Meets the other ranks and opens an epoch in which each accesses all.
+    /// Meets the other ranks and opens an epoch in which each rank accesses all.
     pub(super) fn open(
         context: &'a Context<'a>,
         window: &'a Window,
@@ -85,8 +85,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Buffers for epochs that the test opens and closes itself. They are kept until
-    /// [`release`](Self::release), which says that nothing uses them any more.
+    /// Makes a session for epochs that the test opens and closes itself. Its buffers are kept until
+    /// [`release`](Self::release), after their last use.
     pub(super) fn by_hand(context: &'a Context<'a>, window: &'a Window) -> Self {
         Session {
             context,
@@ -97,7 +97,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Lets the buffers of a session by hand go: every epoch they were used in is closed.
+    /// Frees the buffers of such a session. Every epoch that used them must be closed.
     pub(super) fn release(&mut self) {
         self.open = false;
     }
@@ -158,7 +158,7 @@ impl<'a> Session<'a> {
         Buffer(self.buffers.len() - 1)
     }
 
-    /// Such a buffer on the device.
+    /// Makes the buffer on the device.
     fn device_buffer(&self, offset: usize, bytes: &[u8]) -> Result<DeviceBuffer, Failure> {
         let devices = self.context.job.devices();
         let len = offset + bytes.len();
@@ -167,7 +167,7 @@ impl<'a> Session<'a> {
         Ok(device)
     }
 
-    /// The layout as calls with that buffer want it.
+    /// The layout for calls with this buffer.
     fn marked(&self, buffer: Buffer, placed: &Placed) -> Layout {
         match &self.buffers[buffer.0].place {
             Place::Device(device) if device.is_marked() => placed.layout.clone().on_device(),
@@ -365,7 +365,7 @@ impl<'a> Session<'a> {
         }?)
     }
 
-    /// With buffers in memory of the host.
+    /// The buffers must be in memory of the host.
     pub(super) fn accumulate_custom(
         &mut self,
         custom: Custom,

@@ -1,4 +1,4 @@
-//! Random layouts, each with the list of its elements' places as the model knows them.
+//! Random layouts, each with the list of its elements' places for the model.
 
 use plugin_api::Datatype;
 
@@ -26,7 +26,7 @@ impl Shape {
     }
 }
 
-/// A layout and where its elements are, in elements from the start.
+/// A layout and the places of its elements, in elements from the start.
 #[derive(Clone, Debug)]
 pub(super) struct Placed {
     pub(super) layout: Layout,
@@ -39,7 +39,7 @@ impl At for Placed {
     }
 }
 
-/// Elements of a random layout never lie beyond this many times their number.
+/// The extent of a random layout is at most this multiple of its number of elements.
 pub(super) const SPREAD: usize = 6;
 
 impl Placed {

@@ -1,4 +1,4 @@
-//! The registry of suites: what `--suite` takes, and the tests of each.
+//! The registry of suites: the values of `--suite`, and the tests of each suite.
 
 use clap::builder::PossibleValue;
 
@@ -10,7 +10,7 @@ use host_stub::win::{Info, TableChoice};
 struct Suite {
     name: &'static str,
     about: &'static str,
-    /// For a number of ranks.
+    /// The passes for a number of ranks.
     passes: fn(usize) -> Vec<Pass>,
 }
 
@@ -52,7 +52,7 @@ const SUITES: &[Suite] = &[
     },
 ];
 
-/// The suite that is run when none is named.
+/// The suite that runs by default.
 pub(super) const DEFAULT: &str = "rma";
 
 /// The values of `--suite`.

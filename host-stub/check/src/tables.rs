@@ -14,7 +14,7 @@ use neighbours::Neighbours;
 /// The whole window suite over every table, and the tests of tables themselves.
 pub(super) fn passes(ranks: usize) -> Vec<Pass> {
     let with = |table| Info::new().with_table(table);
-    // Two pretended nodes, so that every rank has near and far ones.
+    // Two pretended nodes, so that every rank has local and remote peers.
     let half = (ranks as u32).div_ceil(2).max(1);
     let mixed = with(TableChoice::Auto).with_ranks_per_node(half);
     let mut own = vec![Case::new("tables/names", names)];
@@ -29,8 +29,8 @@ pub(super) fn passes(ranks: usize) -> Vec<Pass> {
     ]
 }
 
-/// Windows get the tables that they ask for: else the passes would test other ones than they say. Over the ranks of each node,
-/// and over the whole job where that has several nodes.
+/// Windows get the requested tables; otherwise the passes would test other tables. Tried over the ranks of each node, and over
+/// the whole job if it has several nodes.
 fn names(context: &Context<'_>) -> Outcome {
     let near = Neighbours::of(context)?;
     let half = (near.size as u32).div_ceil(2);

@@ -1,5 +1,5 @@
-//! Several threads of every rank on one window at once. With one thread the same work is done by
-//! it alone.
+//! Several threads of every rank on one window at once. With one thread, this thread does the same
+//! work.
 
 use plugin_api::Datatype;
 
@@ -79,7 +79,7 @@ fn put_get(context: &Context<'_>) -> Outcome {
             // SAFETY: the buffers live, and are not touched, until after the flush.
             unsafe { window.put(from.as_ptr(), &row, target) }?;
             window.flush(target.rank)?;
-            // SAFETY: as above.
+            // SAFETY: the buffers live, and are not touched, until after the flush.
             unsafe { window.get(into.as_mut_ptr(), &row, target) }?;
             window.flush(target.rank)?;
             same("read back", into, from)?;
@@ -170,7 +170,7 @@ fn accumulate(context: &Context<'_>) -> Outcome {
     window.unlock_all()?;
     context.meet()?;
     let once = (ROUNDS * threads * (threads + 1) / 2) as i64;
-    // One from each rank that has this one as next, and one from each to rank 0.
+    // One from each rank whose next rank is this one, and one from each rank to rank 0.
     let times = 1 + if context.rank == 0 {
         context.size as i64
     } else {
@@ -223,7 +223,7 @@ fn requests(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Every thread has a window of its own, with epochs of its own.
+/// Every thread has its own window, with its own epochs.
 fn windows(context: &Context<'_>) -> Outcome {
     let windows = (0..context.threads)
         .map(|_| context.allocate(context.size * 8, 8))

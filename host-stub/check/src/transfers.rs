@@ -169,10 +169,11 @@ fn run(
     Ok(())
 }
 
-/// Every rank puts a column of its own and gets it back, while all ranks add to the words between.
+/// Every rank puts its own column and gets it back, while all ranks add to the words between the
+/// columns.
 fn columns(context: &Context<'_>) -> Outcome {
     const ROUNDS: usize = 3;
-    /// A word of a column and one between.
+    /// One row has a word of a column and a word between.
     const ROWS: usize = REGION / 16;
     let window = context.window;
     context.clear()?;

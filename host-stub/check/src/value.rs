@@ -1,5 +1,5 @@
-//! The model's arithmetic: elements as wide integers or doubles, written apart from the windows'
-//! own so that the two can disagree.
+//! The model's arithmetic: elements as wide integers or doubles, written separately from the
+//! windows' arithmetic, so that a test can find differences.
 
 use plugin_api::Datatype;
 
@@ -37,7 +37,7 @@ pub(super) fn decode(datatype: Datatype, bytes: &[u8]) -> Value {
     }
 }
 
-/// The bytes of an element; those beyond its size are zero.
+/// The bytes of an element; bytes beyond its size are zero.
 pub(super) fn encode(datatype: Datatype, value: Value) -> Vec<u8> {
     let raw = match (datatype, value) {
         (Datatype::Float, Value::Real(value)) => u64::from((value as f32).to_bits()),

@@ -1,4 +1,4 @@
-//! Waiting in the mode of this run: requests and their ends, and threads that wait for each other's
+//! Waiting in the mode of this run: completion of requests, and threads that wait for each other's
 //! progress.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +31,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// A window over the transport, with an epoch to all that is open.
+/// A window over the transport, with an open epoch to all ranks.
 struct Open(Window);
 
 impl Open {
@@ -72,8 +72,8 @@ impl Open {
 const COUNT: usize = 200;
 const LEN: usize = 16;
 
-/// Puts each part of this rank's data to the next rank, ends the requests as `end` says, then reads
-/// all back by gets that are ended alike.
+/// Puts each part of this rank's data to the next rank, ends the requests by `end`, then gets all
+/// parts back and ends these requests by `end`, too.
 fn there_and_back<'c>(
     context: &Context<'c>,
     mut end: impl FnMut(Vec<Request<'_>>) -> Outcome,
@@ -101,7 +101,8 @@ fn there_and_back<'c>(
     window.close(context)
 }
 
-/// The mode is the one chosen, or thread instead of task: this program lends no hooks. It stays.
+/// The mode is the chosen one, or thread instead of task, because this program gives no hooks. It
+/// does not change.
 fn mode(context: &Context<'_>) -> Outcome {
     let runtime = context.job.runtime();
     let chosen = std::env::var(crt::EXTERNAL_ENV)
@@ -157,7 +158,8 @@ fn wait_any(context: &Context<'_>) -> Outcome {
     let window = Open::new(context, LEN)?;
     let mut bytes = [0u8; 1];
     let into = bytes.as_mut_ptr();
-    // Ended ones stay where they are, and are not given again; what needed nothing to be sent ends too.
+    // Ended requests keep their index, and are not returned again; operations that send nothing end,
+    // too.
     let mut requests = Vec::new();
     for len in [1, 0, 1, 0] {
         requests.push(window.get(into, len, context.next(), 0)?);
@@ -175,12 +177,12 @@ fn wait_any(context: &Context<'_>) -> Outcome {
     window.close(context)
 }
 
-/// A condition attached to each request is signalled once, before the wait or during it.
+/// A condition attached to a request is signalled once, before the wait or during it.
 fn conditions(context: &Context<'_>) -> Outcome {
     there_and_back(context, |requests| {
         let cond = Cond::new();
         for mut request in requests {
-            // SAFETY: the condition is waited on before it goes.
+            // SAFETY: a wait on the condition ends before the condition is dropped.
             unsafe { crt::attach(&request, &cond) }?;
             crt::wait(&cond)?;
             ensure(request.test()?, || "signalled before its end".to_owned())?;
@@ -207,7 +209,7 @@ fn misuse(context: &Context<'_>) -> Outcome {
     let (first, second) = (Cond::new(), Cond::new());
     let mut byte = [0u8; 1];
     let mut request = window.get(byte.as_mut_ptr(), 1, context.next(), 0)?;
-    // SAFETY: waited on below.
+    // SAFETY: a wait below ends before the condition is dropped.
     unsafe { crt::attach(&request, &first) }?;
     // SAFETY: refused, or signalled at once because the request is complete.
     match unsafe { crt::attach(&request, &second) } {
@@ -235,7 +237,7 @@ unsafe extern "C" fn count_down(data: *mut std::ffi::c_void, status: i32) {
     }
 }
 
-/// Requests that end by themselves.
+/// Detached requests.
 fn detached(context: &Context<'_>) -> Outcome {
     there_and_back(context, |requests| {
         let open = AtomicUsize::new(requests.len());
@@ -257,7 +259,7 @@ fn detached(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// Threads that wait for their own requests make progress for those of the others.
+/// Threads that wait for their own requests make progress for the requests of others.
 fn threads(context: &Context<'_>) -> Outcome {
     const THREADS: usize = 4;
     const ROUNDS: usize = 50;
@@ -282,7 +284,8 @@ fn threads(context: &Context<'_>) -> Outcome {
                             0 => get.wait()?,
                             _ => {
                                 let (cond, mut get) = (Cond::new(), get);
-                                // SAFETY: waited on before it goes.
+                                // SAFETY: a wait on the condition ends before the condition is
+                                // dropped.
                                 unsafe { crt::attach(&get, &cond) }?;
                                 crt::wait(&cond)?;
                                 ensure(get.test()?, || "signalled too soon".to_owned())?;

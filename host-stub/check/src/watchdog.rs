@@ -9,14 +9,15 @@ use super::CHECKS_FAILED;
 use super::report::Tally;
 use host_stub::job::Job;
 
-/// A thread that ends the job when a test takes too long.
+/// A thread that ends the job if a test takes too long.
 pub(super) struct Watchdog {
     tests: Option<Sender<String>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watchdog {
-    /// Watches with `seconds` for every test. The outcome so far is printed when a test is given up.
+    /// Starts the watch with `seconds` for every test. If a test is given up, the outcome so far is
+    /// printed.
     pub(super) fn start(job: &Arc<Job>, seconds: u64, tally: Arc<Mutex<Tally>>) -> Watchdog {
         let (sender, receiver) = channel::<String>();
         let limit = Duration::from_secs(seconds.max(1));
@@ -44,7 +45,7 @@ impl Watchdog {
         }
     }
 
-    /// A test begins.
+    /// Starts the time of a test.
     pub(super) fn watch(&self, name: &str) {
         if let Some(tests) = &self.tests {
             // The thread ends only after the sender is dropped.
@@ -52,13 +53,13 @@ impl Watchdog {
         }
     }
 
-    /// The last test has ended.
+    /// Ends the watch after the last test.
     pub(super) fn stop(self) {}
 }
 
 impl Drop for Watchdog {
-    /// Also when the check ends by an error: left alone, the thread would let go of the job while the process
-    /// ends, and close its transport when libfabric has unloaded the provider.
+    /// Runs also if the check ends by an error. Otherwise the thread would drop the job at the process's end,
+    /// and close its transport after libfabric has unloaded the provider.
     fn drop(&mut self) {
         self.tests = None;
         if let Some(thread) = self.thread.take() {
@@ -67,7 +68,8 @@ impl Drop for Watchdog {
     }
 }
 
-/// Ends the job with what is known. This rank's other thread is stuck, so the process goes.
+/// Ends the job and prints the outcome so far. This rank's other thread is stuck, so the process
+/// ends, too.
 fn give_up(job: &Job, tally: &Mutex<Tally>, name: &str, took: Duration) {
     let reason = format!(
         "rank {}: {name} did not end within {} s",
@@ -82,7 +84,7 @@ fn give_up(job: &Job, tally: &Mutex<Tally>, name: &str, took: Duration) {
         tracing::warn!("the outcome could not be printed: {error}");
     }
     job.abort(CHECKS_FAILED, &reason);
-    // SAFETY: no pointers. Not `exit`, whose handlers would end the libraries under the thread that
-    // is stuck in them; what was printed is flushed, line by line.
+    // SAFETY: the call takes no pointers. `exit` would run handlers that close libraries while the
+    // stuck thread uses them. Printed lines are flushed already.
     unsafe { libc::_exit(CHECKS_FAILED.into()) };
 }

@@ -1,6 +1,6 @@
-//! The CUDA devices of this machine, through the driver's library if there is one: which there are,
-//! memory of theirs for windows, where a pointer's memory is, host memory that their kernels can
-//! write, and memory of other processes. Other copies are the transport's affair.
+//! The CUDA devices of this machine, through the driver's library if there is one: the list of
+//! devices, device memory for windows, the places of pointers, host memory that kernels can write,
+//! and memory of other processes. The transport makes all other copies.
 
 #[cfg(not(feature = "cuda"))]
 mod absent;

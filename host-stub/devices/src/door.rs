@@ -1,4 +1,4 @@
-//! The devices of a process as the engine of windows sees them.
+//! The devices of a process, in the form that the engine of windows uses.
 
 use std::sync::Arc;
 

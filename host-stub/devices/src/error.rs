@@ -6,10 +6,10 @@ use osc_engine::transport::TransportError;
 /// The reason why a call about a device was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// Nobody told the host of it.
+    /// The host has no such device.
     #[error("device {0}: the host knows of {1} device(s)")]
     NoSuchDevice(i32, usize),
-    /// As many as there may be.
+    /// The list of devices is full.
     #[error("a device more than {MAX_DEVICES} cannot be told apart from the others")]
     TooMany,
     /// The device has no memory for that host pointer.
@@ -25,7 +25,7 @@ pub enum DeviceError {
     /// NULL, plain or as a location.
     #[error("NULL names no memory")]
     Null,
-    /// Part of it is elsewhere.
+    /// Part of the memory is elsewhere.
     #[error("{len} B at {base:#x} lie on device {device} only in part")]
     Straddles {
         /// First byte.
@@ -35,7 +35,7 @@ pub enum DeviceError {
         /// The device of the first byte, or of another.
         device: i32,
     },
-    /// Memory that is known already.
+    /// The memory overlaps known memory.
     #[error("{len} B at {base:#x} overlap memory that is known already")]
     Overlap {
         /// First byte.

@@ -1,5 +1,5 @@
-//! Memory of devices that calls use: buffers that are found, with their registrations, and memory that the host gives
-//! out.
+//! Memory of devices in calls: buffers that were looked up, with their registrations, and memory that the host
+//! allocates.
 
 use std::sync::{Arc, Mutex};
 
@@ -59,12 +59,13 @@ impl Devices {
         let (iface, number) = (device.iface, device.number);
         let transport = self.transport()?;
         let access = Access::LOCAL_WRITE;
-        // SAFETY: the memory stays until it is forgotten, which ends the registration; or its owner
-        // keeps it as long as calls use it, and a lookup says when another took its place.
+        // SAFETY: known memory stays until `forget_memory`, which ends the registration. The owner
+        // of other memory keeps it as long as calls use it, and a lookup finds when another
+        // allocation has taken its place.
         Ok(unsafe { transport.register_hmem(base, len, access, iface, number) }?)
     }
 
-    /// The handle of an allocation that a lookup found, registered when it is first seen.
+    /// The handle of an allocation that a lookup found, registered at its first use.
     fn seen(
         &self,
         table: &mut Table,
@@ -77,7 +78,7 @@ impl Devices {
         {
             return Ok(seen.registration.handle_ptr());
         }
-        // Allocations that overlap the new one were freed: no two live ones overlap.
+        // Allocations that overlap the new one were freed, because live ones do not overlap.
         let gone: Vec<u64> = table
             .seen
             .iter()
@@ -91,7 +92,8 @@ impl Devices {
             table.forget_gone();
         }
         if table.seen.len() >= MOST_SEEN {
-            // None may end, since operations may be using it: the host copies this one itself.
+            // No registration may end here, because operations may be using it: the host copies
+            // this buffer itself.
             return Ok(std::ptr::null_mut());
         }
         let registration = self.register(base, len, device)?;
@@ -104,7 +106,8 @@ impl Devices {
         Ok(handle)
     }
 
-    /// Memory of a device, from the library that allocates it, known to the host as long as it lives.
+    /// Allocates memory of a device by the device's library; the host knows the memory as long as it
+    /// lives.
     pub fn allocate(&self, device: i32, len: usize) -> Result<Box<dyn DeviceBuffer>, DeviceError> {
         let name = self.device(device)?.name;
         let refused = |why: &str| DeviceError::NoMemory(device, name.clone(), String::from(why));
@@ -113,7 +116,7 @@ impl Devices {
             return Err(refused("give its memory to the window"));
         };
         let buffer = allocate(len.max(1)).map_err(|why| refused(&why))?;
-        // SAFETY: just allocated there, and forgotten before the buffer goes.
+        // SAFETY: just allocated there, and forgotten before the buffer is freed.
         unsafe { self.add_memory(device, buffer.base(), buffer.len()) }?;
         Ok(Box::new(Allocated {
             buffer,
@@ -136,8 +139,8 @@ impl Devices {
         share.export(base, len).map_err(|why| refused(&why))
     }
 
-    /// Opens memory that another process of this node exported: for its own device, else for another that reaches it. `None`: this
-    /// process uses no device yet.
+    /// Opens memory that another process of this node exported: for its own device, or for another device that reaches it.
+    /// `None`: this process uses no device yet.
     pub fn open(&self, exported: &[u8]) -> Result<Option<Box<dyn OpenedMemory>>, String> {
         // At level 1 this process uses no device.
         self.allow(0).map_err(|error| error.to_string())?;
@@ -160,7 +163,7 @@ impl Devices {
     }
 }
 
-/// Memory that the host gave out, and knows until it is dropped.
+/// Memory that the host allocated; known until it is dropped.
 struct Allocated {
     buffer: Box<dyn DeviceBuffer>,
     table: Arc<Mutex<Table>>,
@@ -179,7 +182,7 @@ impl DeviceBuffer for Allocated {
 impl Drop for Allocated {
     fn drop(&mut self) {
         let gone = lock(&self.table).known.remove(&self.buffer.base());
-        // Ends a registration, outside of the lock, and before the memory goes.
+        // Ends a registration outside of the lock, and before the memory is freed.
         drop(gone);
     }
 }

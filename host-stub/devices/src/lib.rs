@@ -1,10 +1,10 @@
-//! The devices of a process, for every door of the engine of windows: which there are, where memory is, memory of theirs, and
-//! registrations of it with one transport.
+//! The devices of a process, for every door of the engine of windows: the list of devices, places and allocation of their
+//! memory, and its registrations with one transport.
 //!
-//! [`Devices`] is the registry. It knows of memory that it was told of ([`Devices::add_memory`]), of host memory that is mapped on a
-//! device ([`Devices::associate`]), and of what a [`Lookup`] finds; CUDA's is here ([`Devices::add_cuda`]). [`OfWindows`] is the registry as
-//! the engine sees it. Copies are the transport's affair, except for memory of other processes of the node, which CUDA's driver
-//! opens and copies.
+//! [`Devices`] is the registry. It knows memory by [`Devices::add_memory`], host memory mapped on a device by
+//! [`Devices::associate`], and other memory by a [`Lookup`]; the lookup of CUDA is here ([`Devices::add_cuda`]). [`OfWindows`]
+//! is the registry for the engine. The transport makes the copies, except for memory of other processes of the node, which
+//! CUDA's driver opens and copies.
 
 mod cuda;
 mod door;

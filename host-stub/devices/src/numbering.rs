@@ -6,14 +6,15 @@ use std::cell::Cell;
 /// Knowledge of another runtime's numbers.
 #[derive(Default)]
 pub(crate) struct Numbering {
-    /// The host's devices when the lists were compared last.
+    /// The number of the host's devices at the last comparison of the lists.
     compared: Cell<usize>,
-    /// Whether a number was seen that means another device at the host.
+    /// Whether a number was found that means another device at the host.
     differs: Cell<bool>,
 }
 
 impl Numbering {
-    /// Compares how many devices both have, again after the host's became more. `theirs` is asked only then.
+    /// Compares the numbers of devices of both lists, again after the host has got more. `theirs` is called
+    /// only then.
     pub(crate) fn compare(&self, theirs: impl FnOnce() -> Option<usize>, ours: usize) {
         if self.compared.replace(ours) == ours {
             return;
@@ -32,7 +33,7 @@ impl Numbering {
         );
     }
 
-    /// A number of the other runtime's was seen to be another at the host.
+    /// Notes that a number of the other runtime stands for another number at the host.
     pub(crate) fn see(&self, theirs: i32, ours: i32) {
         if theirs != ours && !self.differs.replace(true) {
             tracing::warn!(
@@ -42,7 +43,7 @@ impl Numbering {
         }
     }
 
-    /// Whether a device may have another number.
+    /// Whether a device may have another number in the other runtime.
     pub(crate) fn differs(&self) -> bool {
         self.differs.get()
     }

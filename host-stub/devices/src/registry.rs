@@ -1,4 +1,4 @@
-//! The devices of a process, and what memory they have.
+//! The devices of a process, and their memory.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -12,7 +12,7 @@ use plugin_api::{IoVec, OverrideOps, Status};
 use crate::error::DeviceError;
 use crate::table::{Entry, Known, Mapping, Table, Ways};
 
-/// A device, as its owner describes it to the host.
+/// A device, described by its owner.
 #[derive(Clone, Debug)]
 pub struct Device {
     /// The common name of the device.
@@ -21,13 +21,13 @@ pub struct Device {
     pub iface: u32,
     /// Its number among those of its kind.
     pub number: u64,
-    /// Whether it can write commands into host memory, and so start operations itself ...
+    /// Whether the device can write commands into host memory, and so start operations itself.
     pub starts: bool,
-    /// ... and if not, why.
+    /// The reason why the device cannot start operations; empty if it can.
     pub why: String,
 }
 
-/// Finds out about pointers that the host was not told of.
+/// Finds the places of pointers that the host does not know.
 pub trait Lookup: Send + Sync {
     /// The place of a pointer's memory; `None` for memory of no device that this knows.
     fn location(&self, pointer: u64) -> Option<Location>;
@@ -44,22 +44,22 @@ pub trait Lookup: Send + Sync {
         None
     }
 
-    /// The allocation that a device pointer lies in, which the host then registers for its transfers;
-    /// `None` if that cannot be said, and the host copies itself.
+    /// The allocation that contains a device pointer; the host then registers it for its transfers.
+    /// `None` if the allocation is not known; the host then copies itself.
     fn allocation(&self, pointer: u64) -> Option<Allocation> {
         let _ = pointer;
         None
     }
 }
 
-/// Memory that was allocated at once.
+/// The memory of one allocation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
     /// Its first byte.
     pub base: u64,
     /// Bytes.
     pub len: usize,
-    /// Another for every allocation, so that one that took another's place is told from it.
+    /// A number that differs between allocations, also at the same address.
     pub id: u64,
 }
 
@@ -79,7 +79,7 @@ impl MappedMemory {
 /// The devices of one process, for one transport. Any thread may call.
 #[derive(Default)]
 pub struct Devices {
-    /// Shared with the memory that it gave out, which takes itself off.
+    /// Shared with the memory that it allocated, which removes its own entry.
     pub(crate) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
     /// Whether the program's own functions copy memory of devices.
@@ -89,7 +89,8 @@ pub struct Devices {
 }
 
 impl Devices {
-    /// No devices yet. Calls refuse their memory if a parameter, `refused`, sets level 1.
+    /// A registry without devices. If a parameter, `refused`, sets level 1, calls refuse device
+    /// memory.
     pub fn new(transport: &Transport, refused: Option<&'static str>) -> Devices {
         Devices {
             table: Arc::default(),
@@ -99,7 +100,8 @@ impl Devices {
         }
     }
 
-    /// The same, which asks this once calls look where their buffers are, but does not make them look.
+    /// The same registry with a lookup. The lookup is used when calls look up the places of their
+    /// buffers, but does not make them do so.
     pub fn with_lookup(self, lookup: Box<dyn Lookup>) -> Devices {
         self.table().lookups.push(lookup);
         self
@@ -121,7 +123,7 @@ impl Devices {
         self.transport.get().ok_or(DeviceError::TooMany)
     }
 
-    /// Tells the host of a device; returns its number.
+    /// Adds a device; returns its number.
     pub fn add(&self, device: Device) -> Result<i32, DeviceError> {
         self.add_with(device, Ways::default())
     }
@@ -147,7 +149,7 @@ impl Devices {
         Ok(())
     }
 
-    /// Has the host ask for pointers that it was not told of.
+    /// Adds a lookup for pointers that the host does not know.
     pub fn add_lookup(&self, lookup: Box<dyn Lookup>) {
         self.table().lookups.push(lookup);
         look_from_now_on();
@@ -164,7 +166,8 @@ impl Devices {
         self.table().device(number)
     }
 
-    /// Sets how the transport reaches device memory; see [`Transport::set_overrides`] for which.
+    /// Sets the functions by which the transport accesses device memory; see
+    /// [`Transport::set_overrides`].
     ///
     /// # Safety
     /// See [`Transport::set_overrides`].
@@ -175,22 +178,23 @@ impl Devices {
         // SAFETY: as the caller vouches.
         let status = unsafe { transport.set_overrides(ops) };
         if status.is_ok() {
-            // Relaxed: a call that is concurrent may use the earlier functions.
+            // Relaxed: a concurrent call may use the earlier functions.
             self.overridden.store(ops.is_some(), Ordering::Relaxed);
         }
         status
     }
 
-    /// Whether the program's own functions copy memory of devices, in an order that only they know.
+    /// Whether the program's own functions copy memory of devices, in an order that only these
+    /// functions know.
     pub(crate) fn is_overridden(&self) -> bool {
         self.overridden.load(Ordering::Relaxed)
     }
 
-    /// Tells the host of memory on a device, until [`forget_memory`](Self::forget_memory). Its owner
-    /// keeps it at least that long. A caller may tell of known memory again.
+    /// Adds memory on a device, until [`forget_memory`](Self::forget_memory). Its owner keeps the
+    /// memory at least that long. Known memory may be added again.
     ///
     /// # Safety
-    /// The range is memory of that device, until it is forgotten: registrations and copies use it.
+    /// The range is memory of this device until it is forgotten: registrations and copies use it.
     pub unsafe fn add_memory(&self, device: i32, base: u64, len: usize) -> Result<(), DeviceError> {
         self.device(device)?;
         let mut table = self.table();
@@ -220,19 +224,19 @@ impl Devices {
         Ok(())
     }
 
-    /// Takes memory back. Nothing uses it any more.
+    /// Removes memory, which must no longer be in use.
     pub fn forget_memory(&self, base: u64) {
         let gone = self.table().known.remove(&base);
         // Ends a registration, outside of the lock.
         drop(gone);
     }
 
-    /// Tells the host that `len` bytes at `host` are mapped at `address` on a device
+    /// Declares that `len` bytes at `host` are mapped at `address` on a device
     /// (omp_target_associate_ptr), until [`disassociate`](Self::disassociate). A variable may be mapped
-    /// on several devices; its pointer alone then means the one of the lowest number.
+    /// on several devices; its pointer alone then means the device with the lowest number.
     ///
     /// # Safety
-    /// The range at `address` is memory of that device, until the mapping ends: an operation on the
+    /// The range at `address` is memory of this device until the mapping ends: an operation on the
     /// host's range may use it instead.
     pub unsafe fn associate(
         &self,
@@ -270,8 +274,8 @@ impl Devices {
         decode_location(value).unwrap_or_else(|| self.table().location(value))
     }
 
-    /// The address on `device` of what `pointer` names: a host pointer that is mapped there, or memory
-    /// of that device itself. [`HOST`] gives the pointer.
+    /// The address on `device` of the memory at `pointer`: a host pointer that is mapped there, or
+    /// memory of the device itself. For [`HOST`] the pointer.
     pub fn target_pointer(&self, pointer: *const u8, device: i32) -> Result<u64, DeviceError> {
         if device == HOST {
             return Ok(pointer as u64);
@@ -280,12 +284,12 @@ impl Devices {
         Ok(found.address)
     }
 
-    /// Device and address of what `pointer` names on `device`, in 64 bits that every call with an
-    /// address takes. Valid as long as a device pointer would be.
+    /// Device and address of the memory at `pointer` on `device`, encoded in 64 bits for every call
+    /// that takes an address. Valid as long as a device pointer.
     pub fn encode_location(&self, pointer: *const u8, device: i32) -> Result<u64, DeviceError> {
         let address = self.target_pointer(pointer, device)?;
         if device == HOST && address == 0 {
-            // A call would take the location for memory: it is not NULL.
+            // A call would accept the location as memory, because it is not NULL.
             return Err(DeviceError::Null);
         }
         let count = self.table().devices.len();
@@ -294,7 +298,7 @@ impl Devices {
     }
 
     /// The place of `len` bytes that a pointer or an encoded location names.
-    /// [`DeviceError::Straddles`]: in several places.
+    /// [`DeviceError::Straddles`]: the bytes lie in several places.
     pub fn locate(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         self.table().place(value, len)
     }
@@ -310,11 +314,11 @@ impl Devices {
         self.table().place_on(device, value, len)
     }
 
-    /// Maps host memory for a device: pins it where the driver wants that. [`DeviceError::StartsNothing`]: the device cannot start
-    /// operations, or does not reach the memory.
+    /// Maps host memory for a device; pins it if the driver requires that. [`DeviceError::StartsNothing`]: the device cannot
+    /// start operations, or does not reach the memory.
     ///
     /// # Safety
-    /// The memory has that many bytes, and stays until the mapping is dropped.
+    /// The memory has `len` bytes, and stays until the mapping is dropped.
     pub unsafe fn map_memory(
         &self,
         device: i32,
@@ -330,7 +334,7 @@ impl Devices {
         let mapped = map.as_ref().map(|map| map((base, len))).transpose();
         let (address, kept) = match mapped.map_err(refused)? {
             Some((address, kept)) => (address, Some(kept)),
-            // The device reads and writes host memory where the host does.
+            // The device accesses host memory at the host's addresses.
             None => (base as u64, None),
         };
         Ok(MappedMemory {
@@ -362,7 +366,7 @@ impl Devices {
     /// Copies blocks of memory of kind `iface` to `into`, one after the other.
     ///
     /// # Safety
-    /// The blocks are memory of that kind.
+    /// The blocks are memory of this kind.
     pub unsafe fn read_blocks(
         &self,
         iface: u32,
@@ -379,7 +383,7 @@ impl Devices {
         }
     }
 
-    /// Copies `from` to blocks of memory, under the same rules.
+    /// Copies `from` to blocks of memory, otherwise as [`read_blocks`](Self::read_blocks).
     ///
     /// # Safety
     /// As for [`read_blocks`](Self::read_blocks).
@@ -394,7 +398,7 @@ impl Devices {
         }
     }
 
-    /// Copies `from` to device memory, under the same rules.
+    /// Copies `from` to device memory, otherwise as [`read`](Self::read).
     ///
     /// # Safety
     /// As for [`read`](Self::read).
@@ -411,8 +415,8 @@ impl Devices {
 }
 
 impl Drop for Devices {
-    /// Ends the registrations. Memory that the host gave out may live on, and its table with it; a registration would keep the
-    /// transport open.
+    /// Ends the registrations. Memory that the host allocated may live longer, with the table; a registration in it would keep
+    /// the transport open.
     fn drop(&mut self) {
         let mut table = self.table();
         let gone = (

@@ -1,4 +1,4 @@
-//! Knowledge of memory: told, mapped, or found by lookups.
+//! The known memory: added, mapped, or found by lookups.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -10,11 +10,11 @@ use crate::error::DeviceError;
 use crate::numbering::Numbering;
 use crate::registry::{Allocation, Device, Lookup};
 
-/// Memory that the host was told of.
+/// Memory that was added to the host's table.
 pub(crate) struct Known {
     pub(crate) len: usize,
     pub(crate) device: i32,
-    /// For local buffers; made when first used.
+    /// The registration for local buffers, made at the first use.
     pub(crate) registration: OnceLock<Registration>,
 }
 
@@ -64,29 +64,29 @@ pub trait Share: Send + Sync {
 /// The functions that copy and allocate memory of a device.
 #[derive(Default)]
 pub struct Ways {
-    /// Allocates some.
+    /// Allocates memory of the device.
     pub allocate: Option<Allocate>,
-    /// Maps host memory for it; where the device's address is the host's, nothing need be done.
+    /// Maps host memory for the device; `None` if the device uses the host's addresses.
     pub map: Option<Map>,
-    /// Shares some with other processes. The same driver copies what it shares.
+    /// Shares memory with other processes. The same driver copies shared memory.
     pub share: Option<Arc<dyn Share>>,
 }
 
-/// A device, and how memory is had of it.
+/// A device, and the functions for its memory.
 pub(crate) struct Entry {
     pub(crate) device: Device,
     pub(crate) ways: Ways,
 }
 
-/// All of it.
+/// All devices, and all known memory.
 #[derive(Default)]
 pub(crate) struct Table {
     pub(crate) devices: Vec<Entry>,
-    /// By their first bytes; they do not overlap.
+    /// Known memory by its first byte; entries do not overlap.
     pub(crate) known: BTreeMap<u64, Known>,
-    /// By their devices and first bytes; those of one device do not overlap.
+    /// Mappings by device and first byte; mappings of one device do not overlap.
     pub(crate) mapped: BTreeMap<(i32, u64), Mapping>,
-    /// By their first bytes.
+    /// Allocations by their first bytes.
     pub(crate) seen: BTreeMap<u64, Seen>,
     pub(crate) lookups: Vec<Box<dyn Lookup>>,
     /// The relation of the numbers of lookups to those of the host.
@@ -99,8 +99,8 @@ impl Table {
         (address - base < known.len as u64).then_some((*base, known))
     }
 
-    /// The mapping of `len` bytes at a host pointer on one device: as the host was told, or else as a
-    /// lookup knows.
+    /// The mapping of `len` bytes at a host pointer on one device: a declared mapping, otherwise one
+    /// that a lookup knows.
     fn mapped_on(&self, device: i32, pointer: u64, len: usize) -> Option<Mapped> {
         let told = self.told_on(device, pointer);
         told.or_else(|| self.looked_up_on(device, pointer, len))
@@ -145,8 +145,8 @@ impl Table {
         lookups.find_map(|lookup| self.looked_up_by(lookup.as_ref(), device, pointer))
     }
 
-    /// The place to which a lookup has mapped a byte on one device: the place of that number, unless the memory
-    /// there is known to be another's.
+    /// The place to which a lookup has mapped a byte on one device: the device has this number, unless the
+    /// memory there is known to belong to another device.
     fn looked_up_by(&self, lookup: &dyn Lookup, device: i32, pointer: u64) -> Option<u64> {
         let on = |number: i32| {
             let address = lookup.mapped(number, pointer)?;
@@ -208,7 +208,7 @@ impl Table {
         self.lookups.iter().find_map(|l| l.allocation(pointer))
     }
 
-    /// Ends the registrations of allocations that are gone, or have another in their place.
+    /// Ends the registrations of allocations that were freed, or replaced by another.
     pub(crate) fn forget_gone(&mut self) {
         let lookups = &self.lookups;
         self.seen.retain(|base, seen| {
@@ -218,7 +218,7 @@ impl Table {
     }
 
     /// The place of `len` bytes that a call names by a pointer or an encoded location. Refuses bytes
-    /// that are not all there.
+    /// that do not all lie there.
     pub(crate) fn place(&self, value: u64, len: usize) -> Result<Location, DeviceError> {
         if let Some(location) = decode_location(value) {
             self.check_device(location.device)?;
@@ -303,8 +303,8 @@ impl Table {
         Err(DeviceError::NoSuchDevice(device, self.devices.len()))
     }
 
-    /// Refuses host bytes that run into some that are mapped on a device: whether those or the ones
-    /// there are meant, their pointer does not say.
+    /// Refuses host bytes that overlap a range mapped on a device: the pointer does not tell
+    /// whether the host's or the device's bytes are meant.
     fn unmapped(&self, pointer: u64, len: usize) -> Result<(), DeviceError> {
         if self.mapped.is_empty() && self.lookups.is_empty() {
             return Ok(());
@@ -328,7 +328,7 @@ impl Table {
             return Ok(());
         };
         let Some(end) = address.checked_add(last as u64) else {
-            // An invalid length is an error whatever the place.
+            // An invalid length is an error for every place.
             return match device {
                 HOST => Ok(()),
                 _ => Err(straddles(address, len, device)),
@@ -338,7 +338,7 @@ impl Table {
             if address == 0 {
                 return Err(DeviceError::Null);
             }
-            // Host memory that is a device's, or runs into it.
+            // Host addresses that belong to a device, or overlap its memory.
             let inside = self.known_at(address).map(|(_, known)| known);
             let next = self.known.range(address..=end).next().map(|(_, k)| k);
             return match inside.or(next) {

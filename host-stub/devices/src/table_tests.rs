@@ -52,7 +52,7 @@ fn a_mapping_has_its_own_end() {
     for (pointer, len) in [(0x1000, 64), (0x103f, 1), (BASE, 256), (BASE + 255, 1)] {
         assert!(table.place(pointer, len).is_ok(), "{len} at {pointer:#x}");
     }
-    // Though the device's memory goes on.
+    // Refused although the device's memory continues there.
     for (pointer, len) in [(0x1000, 65), (0x1001, 64), (BASE + 1, 256)] {
         let straddles = DeviceError::Straddles {
             base: pointer,
@@ -74,7 +74,7 @@ fn host_bytes_that_run_into_mapped_ones_are_refused() {
     assert_eq!(table.place(0xff8, 8), Ok(at(HOST, 0xff8)));
     assert!(table.place(0xff8, 9).is_err());
     assert!(table.place(BASE - 8, 9).is_err());
-    // Unless the caller says that the host's are meant.
+    // Accepted if the caller says that the host's bytes are meant.
     let host = encode(at(HOST, 0xff8)).unwrap();
     assert_eq!(table.place(host, 16), Ok(at(HOST, 0xff8)));
     assert_eq!(table.place_itself(0xff8, 128), Ok(at(HOST, 0xff8)));
@@ -102,7 +102,7 @@ fn a_refusal_names_the_first_device_with_a_mapping_there() {
     );
 }
 
-/// Processor time of this thread for many questions about host memory beside `count` mappings.
+/// Processor time of this thread for many lookups of host memory in a table with `count` mappings.
 fn time_beside(count: u64) -> std::time::Duration {
     let clock = || {
         let mut now = libc::timespec {
@@ -133,7 +133,7 @@ fn time_beside(count: u64) -> std::time::Duration {
 #[test]
 fn host_memory_costs_the_same_beside_many_mappings() {
     let (few, many) = (time_beside(10), time_beside(100_000));
-    // Searching each of them would take some thousand times as long.
+    // A search through all mappings would take some thousand times as long.
     assert!(many < few * 100, "{many:?} beside many, {few:?} beside few");
 }
 
@@ -173,17 +173,16 @@ fn variables_that_a_runtime_mapped_are_found() {
     assert_eq!(table.place(0x5000, 64), Ok(at(1, 0x40_0000)));
     assert_eq!(table.location(0x5021), at(0, BASE + 129));
     assert_eq!(table.place_on(1, 0x5021, 8), Ok(at(1, 0x40_0021)));
-    // Longer than what is mapped, and from host memory into it.
+    // Ranges that end beyond the mapping, or begin before it.
     assert_eq!(table.place(0x5000, 65), Err(straddles(0x5000, 65, 1)));
     assert_eq!(table.place(0x4ff8, 16), Err(straddles(0x4ff8, 16, 1)));
     assert_eq!(table.place(0x4ff8, 8), Ok(at(HOST, 0x4ff8)));
-    // Mappings that the host was told count first; the host's own bytes count where the caller
-    // means them.
+    // Declared mappings come first; the host's own bytes are used if the caller means them.
     assert_eq!(table.place(0x1008, 8), Ok(at(0, BASE + 8)));
     assert_eq!(table.place_itself(0x5000, 64), Ok(at(HOST, 0x5000)));
 }
 
-/// NULL names no memory, plain or as a location of host memory; nothing needs any for no bytes.
+/// NULL names no memory, plain or as a location of host memory; an empty range needs none.
 #[test]
 fn null_names_no_memory() {
     let table = table();

@@ -42,13 +42,14 @@ pub(super) fn any_call(random: &mut Random, size: usize) -> Call {
     }
 }
 
-/// An in-place reduce_scatter leaves an unspecified rest, which only blocking tests can leave out.
+/// An in-place reduce_scatter leaves unspecified bytes, which only blocking tests can skip.
 fn comparable(mut call: Call) -> Call {
     call.in_place &= call.collective != Collective::ReduceScatter;
     call
 }
 
-/// Many at once on one communicator, blocking ones between; ended in another order at each rank.
+/// Many collectives at once on one communicator, with blocking ones in between; each rank ends them
+/// in another order.
 fn one_communicator(context: &Context<'_>) -> Outcome {
     let comm = Comm::world(context.job)?.dup()?;
     let mut common = context.common();
@@ -72,14 +73,14 @@ fn one_communicator(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// Some on each of several communicators that share ranks.
+/// Some collectives on each of several communicators that share ranks.
 fn many_communicators(context: &Context<'_>) -> Outcome {
     let shapes = Shapes::make(context)?;
     let mut own = context.of_rank(context.rank);
     for round in 0..ROUNDS {
         let mut running = Vec::new();
         for (shape, comm) in shapes.mine().iter().enumerate() {
-            // Ranks of one communicator draw alike: by its size and members.
+            // Ranks of one communicator draw the same numbers: the salt has its size and members.
             let mut salt = shape as u64;
             for rank in 0..comm.size() {
                 let member = u64::from(comm.job_rank(rank)?);
@@ -122,7 +123,7 @@ fn far_ahead(context: &Context<'_>) -> Outcome {
             .collect();
         let mut running = Vec::new();
         for (call, stream) in &calls {
-            // All nonblocking: a blocking call matches blocking ones only.
+            // All calls are nonblocking, because a blocking call matches blocking calls only.
             let one = Running::start(&comm, call, Form::Nonblocking, stream)?;
             if comm.rank() == root {
                 running.push(one);
@@ -137,8 +138,8 @@ fn far_ahead(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// All ranks have the same bits of an allreduce, also where those depend on the order of the operands: of zeroes with a sign, and
-/// of what is no number.
+/// All ranks get the same bits of an allreduce, also if the bits depend on the order of the operands: for zeroes with a sign,
+/// and for NaNs.
 fn same_bits(context: &Context<'_>) -> Outcome {
     let shapes = Shapes::make(context)?;
     let mut random = context.of_rank(context.rank);
@@ -154,7 +155,7 @@ fn same_bits(context: &Context<'_>) -> Outcome {
                 .collect();
             let mut result = vec![0.0_f64; count];
             let (send, recv) = (operand.as_ptr().cast(), result.as_mut_ptr().cast());
-            // SAFETY: both buffers have that many elements.
+            // SAFETY: both buffers have `count` elements.
             unsafe { comm.allreduce(send, recv, count, Datatype::Double, op) }?;
             let bytes: Vec<u8> = result
                 .iter()
@@ -168,7 +169,7 @@ fn same_bits(context: &Context<'_>) -> Outcome {
     shapes.free()
 }
 
-/// Nobody leaves a barrier before everybody has come: rank by rank one comes late.
+/// No rank leaves a barrier before all ranks have entered it: each rank in turn comes late.
 fn barrier_holds(context: &Context<'_>) -> Outcome {
     let comm = Comm::world(context.job)?.dup()?;
     let window = host_stub::win::Window::allocate(&comm, 8, 8)?;
@@ -244,7 +245,7 @@ fn arguments(context: &Context<'_>) -> Outcome {
     let mut bytes = [0u8; 64];
     let at = bytes.as_mut_ptr();
     let null = std::ptr::null_mut();
-    // SAFETY: every call is refused before it touches a buffer.
+    // SAFETY: every call is refused before it accesses a buffer.
     let outcomes = unsafe {
         [
             comm.bcast(at, 1, Datatype::Int8, size),
@@ -274,7 +275,7 @@ fn arguments(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// Lists of blocks that cannot be.
+/// Invalid lists of blocks.
 fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
     let (rank, size) = (comm.rank(), comm.size());
     let (ones, zeroes, apart) = (vec![1; size], vec![0; size], (0..size).collect::<Vec<_>>());
@@ -286,7 +287,7 @@ fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
     };
     let (good, none) = (blocks(&ones, &apart), BlockList::default());
     let int8 = Datatype::Int8;
-    // SAFETY: every call is refused before it touches a buffer.
+    // SAFETY: every call is refused before it accesses a buffer.
     let outcomes = unsafe {
         [
             (
@@ -322,7 +323,7 @@ fn listed_arguments(comm: &Comm, at: *mut u8) -> Outcome {
     };
     let mut outcomes = Vec::from(outcomes);
     if size > 1 {
-        // SAFETY: as above.
+        // SAFETY: the call is refused before it accesses a buffer.
         let overlap = unsafe { comm.allgatherv(at, 1, at, blocks(&ones, &zeroes), int8) };
         outcomes.push(("overlap", overlap));
     }

@@ -1,4 +1,4 @@
-//! The lists of blocks of v forms: how much goes from whom to whom, and where it lies.
+//! The lists of blocks of v forms: the amounts between ranks, and their places.
 
 use super::model::Call;
 use host_stub::coll::{BlockList, Collective};
@@ -7,7 +7,7 @@ use plugin_api::Datatype;
 /// The places of bytes in a buffer: the offset and the length of each part.
 pub(super) type Places = Vec<(usize, usize)>;
 
-/// Copies bytes that follow each other to their places.
+/// Copies packed bytes to their places.
 pub(super) fn lay(buffer: &mut [u8], packed: &[u8], places: &Places) {
     let mut rest = packed;
     for &(offset, len) in places {
@@ -23,12 +23,12 @@ pub(super) fn end(places: &Places) -> usize {
     ends.max().unwrap_or(0)
 }
 
-/// The lists for one buffer; empty where a collective has none.
+/// The lists for one buffer; empty if a collective has none.
 #[derive(Default)]
 pub(super) struct Lists {
     counts: Vec<usize>,
     displacements: Vec<usize>,
-    /// The same in bytes.
+    /// The same places, in bytes.
     pub(super) places: Places,
 }
 
@@ -48,13 +48,13 @@ impl Lists {
             let count = lists.counts[at];
             lists.displacements[at] = next;
             lists.places[at] = (next * unit, count * unit);
-            // Neighbours without a gap are there too.
+            // Some neighbours have no gap between them.
             next += count + index % 3;
         }
         lists
     }
 
-    /// As a call takes them.
+    /// The lists in the form of a call's argument.
     pub(super) fn blocks(&self) -> BlockList<'_> {
         BlockList {
             counts: &self.counts,
@@ -63,14 +63,14 @@ impl Lists {
     }
 }
 
-/// Whether lists say where the blocks of a collective lie.
+/// Whether a collective takes lists of its blocks.
 pub(super) fn is_listed(collective: Collective) -> bool {
     matches!(collective, Collective::Allgatherv | Collective::Alltoallv)
 }
 
 impl Call {
-    /// A number that depends on who gives and who takes. In place of an all-to-all both give each
-    /// other the same.
+    /// A number that depends on sender and receiver. In an in-place all-to-all both send the same
+    /// amount to each other.
     fn pair(&self, from: usize, to: usize) -> usize {
         match self.collective {
             Collective::Allgatherv => from * 5,
@@ -79,7 +79,7 @@ impl Call {
         }
     }
 
-    /// Elements that go from a rank to another.
+    /// Elements that one rank sends to another.
     pub(super) fn elements(&self, from: usize, to: usize) -> usize {
         if self.uneven {
             self.count * (self.pair(from, to) % 4) / 2
@@ -88,7 +88,7 @@ impl Call {
         }
     }
 
-    /// Bytes that go from a rank to another.
+    /// Bytes that one rank sends to another.
     pub(super) fn bytes(&self, from: usize, to: usize) -> usize {
         self.elements(from, to) * self.datatype.size()
     }
@@ -125,7 +125,7 @@ impl Call {
         }
     }
 
-    /// Bytes that a rank gives.
+    /// Bytes that a rank sends.
     pub(super) fn listed_given(&self, rank: usize, size: usize) -> usize {
         match self.collective {
             Collective::Allgatherv => self.bytes(rank, rank),
@@ -133,7 +133,7 @@ impl Call {
         }
     }
 
-    /// Bytes that a rank gets.
+    /// Bytes that a rank receives.
     pub(super) fn listed_taken(&self, rank: usize, size: usize) -> usize {
         (0..size).map(|from| self.bytes(from, rank)).sum()
     }
@@ -147,7 +147,7 @@ impl Call {
         blocks.flatten().copied().collect()
     }
 
-    /// The count that a rank passes beside the lists.
+    /// The count that a rank passes with the lists.
     pub(super) fn own_count(&self, rank: usize) -> usize {
         match self.collective {
             Collective::Allgatherv => self.elements(rank, rank),

@@ -1,6 +1,6 @@
 //! The suite of collectives: every collective, blocking and nonblocking, for every type, operation, root
 //! and many sizes, over communicators of several shapes, against a model that computes each rank's
-//! result from everybody's operands.
+//! result from the operands of all ranks.
 
 mod flight;
 mod lists;
@@ -19,13 +19,13 @@ use model::Call;
 use run::Form;
 use shapes::Shapes;
 
-/// Elements per rank that the sizes of an 8-byte type go through: around a message, a slot of
-/// the node layer, and many of these.
+/// Elements per rank in the tests of sizes, for an 8-byte type: around the size of a message, of a
+/// slot of the node layer, and of many of them.
 const COUNTS: [usize; 14] = [
     0, 1, 2, 3, 13, 31, 110, 111, 112, 500, 1024, 2049, 9001, 40_000,
 ];
 
-/// Those that are tried with every root.
+/// The counts that are tried with every root.
 const ALL_ROOTS: [usize; 3] = [1, 111, 9001];
 
 /// The tests of this suite.
@@ -49,7 +49,7 @@ pub(super) fn cases() -> Vec<Case> {
     cases
 }
 
-/// Every count, on every shape; every root for some.
+/// Every count, on every shape; some counts with every root.
 fn sizes(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     let shapes = Shapes::make(context)?;
     for comm in shapes.mine() {
@@ -102,7 +102,7 @@ fn types(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     shapes.free()
 }
 
-/// Operands where the results go.
+/// Operands in the buffers of the results.
 fn in_place(context: &Context<'_>, collective: Collective, form: Form) -> Outcome {
     let shapes = Shapes::make(context)?;
     for comm in shapes.mine() {

@@ -17,7 +17,7 @@ pub(super) struct Call {
     pub(super) datatype: Datatype,
     pub(super) op: Op,
     pub(super) in_place: bool,
-    /// Whether the ranks get different amounts of a reduce_scatter, or where lists say how much.
+    /// Whether the ranks get different amounts, in a reduce_scatter or by lists.
     pub(super) uneven: bool,
 }
 
@@ -27,7 +27,7 @@ impl Call {
         self.count * self.datatype.size()
     }
 
-    /// Elements that the ranks get of a reduce_scatter; none where all get `count`.
+    /// Elements that each rank gets of a reduce_scatter; empty if all get `count`.
     pub(super) fn counts(&self, size: usize) -> Vec<usize> {
         if self.collective != Collective::ReduceScatter || !self.uneven {
             return Vec::new();
@@ -39,7 +39,7 @@ impl Call {
         self.counts(size).get(rank).copied().unwrap_or(self.count)
     }
 
-    /// Bytes that a rank gives.
+    /// Bytes that a rank sends.
     pub(super) fn given(&self, rank: usize, size: usize) -> usize {
         if is_listed(self.collective) {
             return self.listed_given(rank, size);
@@ -57,7 +57,7 @@ impl Call {
         }
     }
 
-    /// Bytes that a rank gets.
+    /// Bytes that a rank receives.
     pub(super) fn taken(&self, rank: usize, size: usize) -> usize {
         if is_listed(self.collective) {
             return self.listed_taken(rank, size);
@@ -79,7 +79,7 @@ impl Call {
         let mut random = stream.fork(rank as u64);
         let len = self.given(rank, size);
         if is_listed(self.collective) {
-            // Moved only.
+            // The elements are only moved, so any bytes are valid.
             return random.bytes(len);
         }
         ops::operand(self.datatype, &mut random, len)

@@ -1,4 +1,4 @@
-//! Types and operations of collectives, and the operands that they are tried with.
+//! Types and operations of collectives, and the operands of their tests.
 
 use plugin_api::Datatype;
 
@@ -6,7 +6,8 @@ use super::super::random::Random;
 use host_stub::coll::Collective;
 use host_stub::win::Op;
 
-/// The operations that a collective is tried with on a type; one for those that take none.
+/// The operations for the tests of a collective on a type; one operation for collectives that take
+/// none.
 pub(super) fn operations(collective: Collective, datatype: Datatype) -> Vec<Op> {
     if !collective.reduces() {
         return vec![Op::Sum];
@@ -16,8 +17,8 @@ pub(super) fn operations(collective: Collective, datatype: Datatype) -> Vec<Op> 
         .collect()
 }
 
-/// The operand that a rank gives. Of types whose values are not any bytes: small whole numbers, whose sums and products are
-/// exact in every order.
+/// The operand that a rank gives. For types that do not allow any bytes, the values are small whole numbers, whose sums and
+/// products are exact in every order.
 pub(super) fn operand(datatype: Datatype, random: &mut Random, len: usize) -> Vec<u8> {
     let mut whole = || random.between(-3, 3);
     match datatype {

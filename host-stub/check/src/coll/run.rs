@@ -60,11 +60,11 @@ enum UnderWay {
     Request(CollRequest),
 }
 
-/// Bytes around a buffer that must stay as they are.
+/// Bytes around a buffer that must stay unchanged.
 const GUARD: usize = 16;
 const FILL: u8 = 0x5a;
 
-/// A collective with its buffers, which stay until it was waited for.
+/// A collective with its buffers, which live until its end.
 pub(super) struct Running {
     what: String,
     send: Vec<u8>,
@@ -73,13 +73,13 @@ pub(super) struct Running {
     offset: usize,
     wanted_send: Vec<u8>,
     wanted_recv: Vec<u8>,
-    /// The buffers on a device, where they are there.
+    /// The buffers on a device, if they are there.
     send_there: Option<DeviceBuffer>,
     recv_there: Option<DeviceBuffer>,
     under_way: UnderWay,
 }
 
-/// The buffer's place on a device, in the way of that turn.
+/// Makes a buffer on a device, with the name of this turn.
 fn there(devices: &Arc<Devices>, bytes: &[u8], turn: usize) -> Result<DeviceBuffer, Failure> {
     let buffer = DeviceBuffer::new(devices, bytes.len(), turn)?;
     buffer.write(0, bytes)?;
@@ -121,12 +121,12 @@ fn guarded(offset: usize, bytes: &[u8]) -> Vec<u8> {
 
 /// The contents of the buffers of a rank.
 pub(super) struct Contents {
-    /// The send buffer; none in place.
+    /// The send buffer; `None` in place.
     pub(super) sent: Option<Vec<u8>>,
     /// The receive buffer, before and after the call.
     pub(super) initial: Vec<u8>,
     pub(super) wanted: Vec<u8>,
-    /// Whether the rank gets nothing: the root of a scatter in place.
+    /// Whether the rank receives nothing: the root of a scatter in place.
     pub(super) keeps_own: bool,
 }
 
@@ -178,7 +178,8 @@ impl Running {
         Self::start_on(None, comm, call, form, stream)
     }
 
-    /// As [`start`](Self::start), with one buffer or both on the device, named in one of its ways.
+    /// As [`start`](Self::start), with one buffer or both on the device, under one of the three
+    /// names.
     fn start_on(
         devices: Option<&Arc<Devices>>,
         comm: &Comm,
@@ -233,7 +234,7 @@ impl Running {
         let mut recv = guarded(offset, &contents.initial);
         let wanted_recv = guarded(offset, &contents.wanted);
         let send = guarded(offset, &contents.sent.unwrap_or_default());
-        // Both in each way, the send buffer alone, or the receive buffer alone.
+        // Both buffers under each name, the send buffer alone, or the receive buffer alone.
         let turn = stream.fork(2 << 40 | rank as u64).below(5);
         let on_device = |alone: usize| devices.filter(|_| turn < 3 || turn == alone);
         let way = turn % 3;
@@ -248,7 +249,7 @@ impl Running {
         let send_at = match &send_there {
             _ if in_place => std::ptr::null(),
             Some(buffer) => buffer.pointer(offset)?.cast_const(),
-            // SAFETY: as above.
+            // SAFETY: the offset lies in the buffer.
             None => unsafe { send.as_ptr().add(offset) },
         };
         let is_marked = |buffer: &Option<DeviceBuffer>| {
@@ -261,8 +262,8 @@ impl Running {
             on_device: turn < 3 && is_marked(&send_there) && is_marked(&recv_there),
             ..args
         };
-        // SAFETY: the buffers hold what the call gives and takes, and stay until the request is
-        // done: with it in `Running`, whose drop waits.
+        // SAFETY: the buffers have room for the call's data, and live until the request has ended:
+        // `Running` keeps both, and its drop waits.
         let under_way = unsafe { form.begin(comm, collective, &args)? };
         Ok(Running {
             what,
@@ -277,7 +278,7 @@ impl Running {
         })
     }
 
-    /// Compares nothing of what an in-place reduce_scatter leaves behind its result.
+    /// Excludes the bytes behind the result of an in-place reduce_scatter from the comparison.
     fn without_rest(
         mut self,
         call: &Call,
@@ -299,7 +300,7 @@ impl Running {
         Ok(self)
     }
 
-    /// Reads what is on the device.
+    /// Reads the buffers on the device.
     fn fetch(&mut self) -> Outcome {
         if let Some(buffer) = &self.send_there {
             buffer.read(0, &mut self.send)?;
@@ -310,7 +311,7 @@ impl Running {
         Ok(())
     }
 
-    /// Whether it is done, without waiting.
+    /// Whether the collective has ended, without waiting.
     pub(super) fn test(&mut self) -> Result<bool, Failure> {
         match &mut self.under_way {
             UnderWay::Done => Ok(true),
@@ -340,12 +341,12 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Before the buffers go.
+        // Dropped before the buffers.
         self.under_way = UnderWay::Done;
     }
 }
 
-/// One collective from begin to end.
+/// Runs one collective from begin to end.
 pub(super) fn once(context: &Context<'_>, comm: &Comm, call: &Call, form: Form) -> Outcome {
     let stream = Random::new(context.seed, context.name, comm.size() as u64);
     let devices = context.on_device.then(|| context.job.devices());

@@ -1,4 +1,4 @@
-//! Communicators that the tests run over.
+//! Communicators for the tests.
 
 use super::super::case::{Context, Failure, Outcome};
 use host_stub::comm::Comm;
@@ -7,15 +7,15 @@ use host_stub::comm::Comm;
 pub(super) struct Shapes(Vec<Comm>);
 
 impl Shapes {
-    /// A copy of the world, the world backwards, its odd and even ranks, these one after the other, all but the last, and this
-    /// process alone. Collective.
+    /// Makes a copy of the world, the world backwards, its odd and its even ranks, both one after the other, all ranks but the
+    /// last, and this process alone. Collective.
     pub(super) fn make(context: &Context<'_>) -> Result<Shapes, Failure> {
         let world = Comm::world(context.job)?;
         let rank = context.rank as u32;
         let mut comms = vec![world.dup()?];
         comms.extend(world.split(Some(0), -i64::from(rank))?);
         comms.extend(world.split(Some(rank % 2), 0)?);
-        // Neighbours apart: ranks of one node do not follow each other.
+        // Splits neighbours: ranks of one node do not follow each other.
         comms.extend(world.split(Some(0), i64::from(rank % 2))?);
         if context.size > 2 {
             let but_last: Vec<usize> = (0..context.size - 1).collect();
@@ -25,7 +25,7 @@ impl Shapes {
         Ok(Shapes(comms))
     }
 
-    /// Those that this rank is in.
+    /// The communicators that include this rank.
     pub(super) fn mine(&self) -> &[Comm] {
         &self.0
     }

@@ -1,4 +1,5 @@
-//! Commands of a device to memory that the program has attached, while it attaches more and puts there itself.
+//! Commands of a device to memory that the program has attached, while the program attaches more memory and
+//! puts there itself.
 
 use std::sync::Arc;
 
@@ -9,15 +10,16 @@ use crate::case::{At, Context, Failure, Outcome, ensure};
 use host_stub::device::{CommandKind, Level, Ring};
 use host_stub::win::{Assertion, Layout, Proxy, Window};
 
-/// Puts of the program, and of the device.
+/// Number of puts of the program, and of the device.
 const PUTS: u64 = 50;
 
-/// Both read what the next rank has attached, on one thread where there is no progress thread.
+/// Program and device read the regions of the next rank, on one thread if there is no progress
+/// thread.
 pub(super) fn attached(context: &Context<'_>) -> Outcome {
     let window = Arc::new(context.dynamic()?);
     let (mut memory, mut more) = ([0u64; 2], [0u64; 2]);
     let (base, more) = (memory.as_mut_ptr(), more.as_mut_ptr());
-    // SAFETY: the memory is detached before it goes, and left alone until then.
+    // SAFETY: the memory is detached before it is freed, and not accessed until then.
     unsafe { window.attach(base.cast(), 16) }?;
     let bases = context.job.allgather(&(base as u64).to_ne_bytes())?;
     let rank = context.next();
@@ -51,11 +53,11 @@ pub(super) fn attached(context: &Context<'_>) -> Outcome {
     free(window)
 }
 
-/// Puts to the other rank, each after a change of what this one has attached.
+/// Puts to the other rank, each after a change of this rank's attached memory.
 fn puts(window: &Window, (rank, displacement): (usize, u64), more: *mut u8) -> Outcome {
     let word = Layout::contiguous(Datatype::Uint64, 1);
     for number in 1..=PUTS {
-        // SAFETY: the memory is detached below, and nobody uses it.
+        // SAFETY: the memory is detached below, and no code uses it.
         unsafe { window.attach(more, 16) }?;
         let target = word.at(rank, displacement);
         // SAFETY: the number outlives the flush.

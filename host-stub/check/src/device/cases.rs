@@ -61,12 +61,12 @@ pub(super) fn bytes(len: usize) -> Layout {
     Layout::contiguous(Datatype::Uint8, len)
 }
 
-/// A pointer that no call may follow.
+/// A pointer that no call may dereference.
 pub(super) fn at(address: u64) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(address as usize)
 }
 
-/// The three ways of saying where memory is agree.
+/// The three names of a place in memory agree.
 fn locations(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let host = [0u64; 8];
@@ -112,7 +112,7 @@ fn locations(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// Registrations go the way that the provider allows.
+/// Registrations take the path that the provider allows.
 fn paths(context: &Context<'_>) -> Outcome {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     let Some(info) = info else {
@@ -123,7 +123,7 @@ fn paths(context: &Context<'_>) -> Outcome {
     ensure(info.overrides != HmemInfo::NONE || info.devices > 0, || {
         String::from("nothing reaches the device")
     })?;
-    // The window of this pass is one.
+    // The window of this pass is a registration.
     let (wanted, other) = match (info.provider, info.overrides) {
         (1, HmemInfo::PROVIDER) => ("direct", info.staged),
         (0, _) => ("staged", info.direct),
@@ -157,7 +157,7 @@ fn mixed(context: &Context<'_>) -> Outcome {
     ];
     let wanted = context.of_rank(context.rank).bytes(37);
     let mut found = vec![0; 37];
-    // SAFETY: the runs are arrays that live and memory of the device.
+    // SAFETY: the runs are live arrays and memory of the device.
     let copied = unsafe {
         devices
             .write(&runs, &kinds, &wanted)
@@ -168,11 +168,11 @@ fn mixed(context: &Context<'_>) -> Outcome {
     same("the first run", &a, &wanted[..10])?;
     let transport = context.job.transport();
     let mut part = vec![0; 20];
-    // SAFETY: as above.
+    // SAFETY: the runs are live arrays and memory of the device.
     let n = unsafe { transport.copy_from_hmem(&mut part, &runs, &kinds, 5) };
     ensure(n == 20, || format!("a copy from an offset answered {n}"))?;
     same("from an offset", &part, &wanted[5..25])?;
-    // SAFETY: as above; the kind is refused.
+    // SAFETY: the runs are live arrays and memory of the device; the kind is refused.
     let n = unsafe { transport.copy_from_hmem(&mut part, &runs[1..2], &[hmem_iface::ZE], 0) };
     ensure(n == i64::from(-libc::ENOSYS), || {
         format!("an unknown interface answered {n}")
@@ -211,7 +211,7 @@ fn large(context: &Context<'_>) -> Outcome {
     Ok(window.free()?)
 }
 
-/// One variable with a host and a device mapping, a window over each.
+/// One variable with memory on the host and on a device, and a window over each.
 fn overlapping(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let mut host = vec![0u64; 64];
@@ -219,7 +219,8 @@ fn overlapping(context: &Context<'_>) -> Outcome {
     let memory = devices.allocate(DEVICE, 512)?;
     // SAFETY: the range is the memory, which outlives the mapping.
     unsafe { devices.associate(base as u64, 512, DEVICE, memory.base()) }?;
-    // Ranks of odd numbers have the second window on the host too: it need not be the same on all.
+    // Ranks with odd numbers have the second window on the host, too: the place may differ between
+    // ranks.
     let place = if context.rank.is_multiple_of(2) {
         DEVICE
     } else {
@@ -259,7 +260,7 @@ fn overlapping(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Windows on each device, not the suite's alone.
+/// Windows on each device, not only on the suite's.
 fn every_device(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     for device in 0..devices.all().len() as i32 {
@@ -283,7 +284,7 @@ fn every_device(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Device memory that only a lookup knows is used all the same; other memory in its place, too.
+/// Calls may use device memory that only a lookup knows, and other memory in its place.
 fn untold(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let window = context.allocate(256, 1)?;
@@ -309,7 +310,7 @@ fn untold(context: &Context<'_>) -> Outcome {
         window.unlock_all()?;
         put?;
         verify_at(&window, 0, "memory nobody told of", &[turn + 1; 256])?;
-        // SAFETY: refused before anything is touched.
+        // SAFETY: refused before any memory is accessed.
         let straddles = unsafe { window.put(at(memory.base() + 1), &layout, own) };
         ensure(straddles.is_err(), || {
             String::from("a buffer beyond its allocation was taken")
@@ -320,8 +321,8 @@ fn untold(context: &Context<'_>) -> Outcome {
 }
 
 /// The process that executes commands of peers on staged windows: an owner with a thread for them need not enter the
-/// library while its peers wait; without the thread, the owner's progress executes them. Nobody is asked where the
-/// driver opened the window's memory.
+/// library while its peers wait; without the thread, the owner's progress executes them. If the driver opened the
+/// window's memory, no process executes commands.
 fn who_serves(context: &Context<'_>) -> Outcome {
     let threaded = context.job.params().value("btl_ofi_hmem_thread");
     let threaded = threaded.and_then(|value| value.as_bool());
@@ -345,9 +346,9 @@ fn who_serves(context: &Context<'_>) -> Outcome {
     let layout = bytes(8);
     window.lock_all(Assertion::empty())?;
     context.meet()?;
-    // Both ranks' memory is opened, or neither's.
+    // The memory of both ranks is opened, or of neither.
     let unaided = threaded == Some(true) || window.is_opened(1 - context.rank.min(1));
-    // Said past the library, which the second rank has left by then.
+    // Reported by a file, because the second rank no longer calls the library.
     let left = std::env::temp_dir().join(format!("who-serves-{:016x}", context.seed));
     if context.rank == 0 {
         while !left.exists() {
@@ -370,7 +371,7 @@ fn who_serves(context: &Context<'_>) -> Outcome {
             true => Duration::from_secs(20),
             false => Duration::from_millis(200),
         };
-        // The copy functions alone, which make no progress.
+        // Only copy functions are called here; they make no progress.
         while found != [7; 8] && since.elapsed() < long {
             std::thread::yield_now();
             // SAFETY: the run is this rank's part of the window.

@@ -1,4 +1,4 @@
-//! Collectives with buffers on the device beyond what their own suite does there: requests that are
+//! Collectives with buffers on the device, in addition to their own suite: requests that are
 //! tested, dropped or awaited out of order, and mistakes.
 
 use plugin_api::{Datatype, HmemInfo, hmem_iface};
@@ -13,7 +13,7 @@ use host_stub::win::Op;
 
 const LEN: usize = 1000;
 
-/// Several under way, each with copies of its own, ended in each way there is.
+/// Several collectives under way, each with its own copies, ended in every possible way.
 pub(super) fn under_way(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let comm = Comm::world(context.job)?.dup()?;
@@ -32,7 +32,7 @@ pub(super) fn under_way(context: &Context<'_>) -> Outcome {
             on_device: buffer.is_marked(),
             ..CollArgs::default()
         };
-        // SAFETY: the buffer stays until its request has ended: below, or in its drop.
+        // SAFETY: the buffer lives until its request has ended: below, or in the request's drop.
         let request = unsafe { comm.start_collective(Collective::Bcast, &args) }?;
         running.push((index, request, buffer));
     }
@@ -50,7 +50,7 @@ pub(super) fn under_way(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// Each is refused at every rank before anything is sent, and the next collective works.
+/// Each mistake is refused at every rank before anything is sent, and the next collective works.
 pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let comm = Comm::world(context.job)?.dup()?;
@@ -70,7 +70,7 @@ pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
             on_device,
             ..CollArgs::default()
         };
-        // SAFETY: refused before anything is touched.
+        // SAFETY: refused before any memory is accessed.
         let (done, started) = unsafe {
             (
                 comm.collective(Collective::Bcast, &args),
@@ -130,7 +130,7 @@ pub(super) fn failing_at_one(context: &Context<'_>) -> Outcome {
             op: Op::Sum,
             ..CollArgs::default()
         };
-        // The nonblocking form has the default's schedule, whatever layers there are.
+        // The nonblocking form has the default schedule, with any layers.
         // SAFETY: the buffer lives until the wait is over.
         let sum = || unsafe { comm.start_collective(Collective::Allreduce, &args) }?.wait();
         buffer.write(0, &words(context.rank + 1))?;

@@ -1,4 +1,4 @@
-//! Devices that write what makes no sense, or stop: their own commands fail, and nothing else.
+//! Devices that write invalid commands, or stop: only their own commands fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use crate::case::{Context, Outcome, ensure};
 use host_stub::device::{Command, CommandKind, Level, Ring};
 use host_stub::win::{Proxy, Window};
 
-/// A ring that is served, with a window, and whom its commands go to.
+/// Makes a ring that is served, a window, and the target of its commands.
 fn ring(
     context: &Context<'_>,
     window: &Arc<Window>,
@@ -22,7 +22,7 @@ fn ring(
     Ok((ring, proxy, to))
 }
 
-/// Every field of a command as no device means it; each is answered, and nothing was done.
+/// Commands with an invalid value in each field: each is answered with an error, and has no effect.
 pub(super) fn commands(context: &Context<'_>) -> Outcome {
     let window = zeroed(context)?;
     let (ring, proxy, to) = ring(context, &window)?;
@@ -89,7 +89,7 @@ pub(super) fn commands(context: &Context<'_>) -> Outcome {
         },
         Command { op: 12, ..update },
         Command { op: most, ..fetch },
-        // Nothing to fetch, and no bits of a floating-point number.
+        // The operation cannot fetch, and is undefined on floating-point numbers.
         Command { op: 11, ..update },
         Command {
             datatype: 9,
@@ -107,7 +107,7 @@ pub(super) fn commands(context: &Context<'_>) -> Outcome {
             format!("{command:?} was answered {answer:?}")
         })?;
     }
-    // Nobody waits for it: the next flush of its target tells, once.
+    // No thread waits for the command: the next flush of its target reports the failure, once.
     let lost = Command {
         untracked: true,
         op: 12,
@@ -131,19 +131,19 @@ pub(super) fn commands(context: &Context<'_>) -> Outcome {
     free(window)
 }
 
-/// A device that overwrites its ring, and one that dies with a command half written: the ring is closed, by
-/// the host or by the program, waiters get an error, and another ring goes on.
+/// A device that overwrites its ring, and one that dies with a command half written: the host or the
+/// program closes the ring, waiters get an error, and another ring still works.
 pub(super) fn rings(context: &Context<'_>) -> Outcome {
     let window = zeroed(context)?;
     let (broken, broken_proxy, to) = ring(context, &window)?;
     let (dead, dead_proxy, _) = ring(context, &window)?;
     let (sound, sound_proxy, _) = ring(context, &window)?;
     let flush = to.command(CommandKind::Flush, 0, 0, 0);
-    // SAFETY: the first words of the memory of a ring: tickets, and, after the head, the first slot's number.
+    // SAFETY: both are words of the ring's memory: the tickets, and the first slot's number after the head.
     let [ticket, number] = [(&dead, 0), (&broken, 128)]
         .map(|(ring, offset)| unsafe { AtomicU64::from_ptr(ring.memory().0.add(offset).cast()) });
     number.store(1 << 40, Ordering::Release);
-    // Drawn, and nothing follows.
+    // A ticket is drawn, but no command follows.
     ticket.fetch_add(1, Ordering::Relaxed);
     let late = dead.submit(&flush);
     let answers = run(context, &sound, &[flush, flush])?;

@@ -1,4 +1,4 @@
-//! The kernels of `cuda/started.cu` on the suite's device: what they ask for through a ring, the host does.
+//! The kernels of `cuda/started.cu` on the suite's device: the host executes their commands from a ring.
 
 use std::ffi::{CStr, c_void};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::case::{Context, Failure, Outcome, ensure, same, say};
 use host_stub::device::{Level, MappedRing, Ring, XpuEndpoint};
 use host_stub::win::{Proxy, Window};
 
-/// Compiled from `cuda/started.cu`, which says how.
+/// Compiled from `cuda/started.cu`, whose comment has the command.
 const PTX: &str = concat!(
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../cuda/started.ptx")),
     "\0"
@@ -28,8 +28,8 @@ fn done(call: &str, result: CUresult) -> Outcome {
     })
 }
 
-/// The arguments of both kernels: (endpoint of the ring, number of the window there, target), one number whose meaning depends on
-/// the kernel, and host memory for the answers.
+/// The arguments of both kernels: (endpoint of the ring, number of the window in the ring, target), a number whose meaning
+/// depends on the kernel, and host memory for the answers.
 type Arguments<'a> = ((XpuEndpoint, u32, i32), u64, &'a mut [u64]);
 
 /// A kernel under way, in the device's primary context, which is current as long as this lives.
@@ -40,7 +40,7 @@ struct Launched {
 }
 
 impl Launched {
-    /// Launches a kernel with blocks of that many threads.
+    /// Launches a kernel with blocks of `threads` threads.
     fn new(
         device: i32,
         (kernel, blocks, threads): (&CStr, u32, u32),
@@ -52,8 +52,8 @@ impl Launched {
             stream: std::ptr::null_mut(),
             module: std::ptr::null_mut(),
         };
-        // SAFETY: each pointer receives an answer; the image ends with a 0; the parameters are those of
-        // the kernel, and what they point to outlives it (`finish`).
+        // SAFETY: each pointer receives an answer; the image ends with a 0; the parameters are the
+        // kernel's, and their targets outlive the kernel (`finish`).
         unsafe {
             done(
                 "cuDevicePrimaryCtxRetain",
@@ -116,7 +116,7 @@ impl Launched {
 
     /// Whether the kernel has ended.
     fn is_over(&self) -> Result<bool, Failure> {
-        // SAFETY: a stream of ours.
+        // SAFETY: the stream was made by `new` and lives.
         match unsafe { sys::cuStreamQuery(self.stream) } {
             CUresult::CUDA_ERROR_NOT_READY => Ok(false),
             result => done("cuStreamQuery", result).map(|()| true),
@@ -126,7 +126,7 @@ impl Launched {
     /// Frees everything, once the kernel has ended.
     fn finish(self, answers: &mut [u64]) -> Outcome {
         let mut before = std::ptr::null_mut();
-        // SAFETY: all of it was made above, and nothing uses it any more.
+        // SAFETY: `new` made these objects, and the kernel that used them has ended.
         unsafe {
             done("cuStreamDestroy", sys::cuStreamDestroy_v2(self.stream))?;
             done("cuModuleUnload", sys::cuModuleUnload(self.module))?;
@@ -139,7 +139,7 @@ impl Launched {
     }
 }
 
-/// Runs a kernel to its end, with a ring of 8 slots and `window`, which is then closed for access. Its target is the next rank.
+/// Runs a kernel to its end, with a ring of 8 slots and `window`, whose epoch it then closes. The target is the next rank.
 fn run(
     context: &Context<'_>,
     window: &Arc<Window>,
@@ -171,7 +171,7 @@ fn run(
 fn runs_kernels(context: &Context<'_>) -> Result<bool, Failure> {
     let device = context.job.devices().device(DEVICE)?;
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
-    // A pretended device brings copy functions.
+    // A simulated device has its own copy functions.
     let real = |info: HmemInfo| info.devices > 0 && info.overrides == HmemInfo::NONE;
     let runs = info.is_some_and(real) && device.starts;
     if !runs {
@@ -206,8 +206,9 @@ pub(super) fn by_a_kernel(context: &Context<'_>) -> Outcome {
     free(window)
 }
 
-/// Many threads of a kernel, more than the ring has slots, update one word: each value was found once. Takes 2 s where two ranks
-/// share a GPU, whose driver gives each process turns of milliseconds: every update of a window on the device copies twice.
+/// Many threads of a kernel, more than the ring has slots, update one word: each value is fetched once. Takes 2 s if two ranks
+/// share a GPU: the driver alternates between processes every few milliseconds, and every update of a window on the device
+/// copies twice.
 pub(super) fn by_many_threads(context: &Context<'_>) -> Outcome {
     if !runs_kernels(context)? {
         return Ok(());

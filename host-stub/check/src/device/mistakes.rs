@@ -1,4 +1,4 @@
-//! Mistakes about device memory, and copies that fail: each fails its own call, and the others go on.
+//! Mistakes about device memory, and copies that fail: only the call itself fails.
 
 use plugin_api::{Datatype, HmemInfo, Status, hmem_iface};
 
@@ -8,7 +8,7 @@ use crate::case::{At, Context, Outcome, ensure, same, say, verify_at};
 use host_stub::device::{HOST, PretendedMemory};
 use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window, unboxed};
 
-/// Windows whose info says something else than their memory is.
+/// Windows whose info contradicts their memory.
 pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let mut host = vec![0u64; 8];
@@ -32,7 +32,7 @@ pub(super) fn mismatched(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Buffers that run out of the device's memory, or into it.
+/// Buffers that begin or end outside of the device's memory.
 pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let buffer = DeviceBuffer::new(devices, 4096, 0)?;
@@ -42,7 +42,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     window.fence(Assertion::empty())?;
     for offset in [4096 - 63, -63i64 as usize] {
         let pointer = buffer.pointer(0)?.wrapping_add(offset);
-        // SAFETY: refused before anything is touched.
+        // SAFETY: refused before any memory is accessed.
         let put = unsafe { window.put(pointer, &layout, layout.at(context.rank, place)) };
         ensure(
             matches!(unboxed(&put), Err(WinError::BadArgument { .. })),
@@ -101,10 +101,11 @@ impl Call {
         (Call::FetchAndOp, "fetch_and_op"),
     ];
 
-    /// Makes the call from one buffer on the device, into another, and completes it.
+    /// Makes the call with one buffer on the device as source and another as destination, and
+    /// completes it.
     ///
     /// # Safety
-    /// Each has 64 bytes, and lives.
+    /// Each buffer has 64 bytes, and lives.
     unsafe fn run(
         self,
         window: &Window,
@@ -131,7 +132,8 @@ impl Call {
     }
 }
 
-/// Whether an error is what a copy function's answer comes to, by the way that the call took.
+/// Whether an error is the expected one for a copy function's answer, on the path that the call
+/// took.
 fn tells(error: &WinError, name: &str, rank: usize, lie: i64, size: i64) -> bool {
     let text = error.to_string();
     match error {
@@ -140,7 +142,8 @@ fn tells(error: &WinError, name: &str, rank: usize, lie: i64, size: i64) -> bool
             let wanted = if lie < -1 { lie } else { size + lie };
             *call == name && *answer == wanted && text.contains("_hmem_iov")
         }
-        // By the transport, at completion: which operation it was, and why, is in its log.
+        // Copied by the transport, reported at completion: its log has the operation and the
+        // reason.
         WinError::Transport {
             call,
             rank: at,
@@ -155,8 +158,8 @@ fn tells(error: &WinError, name: &str, rank: usize, lie: i64, size: i64) -> bool
     }
 }
 
-/// A copy function that answers fewer bytes, more bytes or an error fails its operation alone: others
-/// that are under way, and the next ones, do not fail with it.
+/// A copy function that answers fewer bytes, more bytes or an error fails its operation alone: other
+/// operations under way, and later ones, succeed.
 pub(super) fn failing(context: &Context<'_>) -> Outcome {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     if info.is_some_and(|info| info.overrides == HmemInfo::NONE) {
@@ -169,7 +172,7 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
     let buffer = DeviceBuffer::new(context.job.devices(), 256, 0)?;
     buffer.write(0, &[7; 64])?;
     context.meet()?;
-    // One rank after the other: one with failing copies cannot serve the others.
+    // One rank after the other, because a rank with failing copies cannot serve the others.
     for turn in 0..context.size {
         if turn == context.rank {
             window.lock_all(Assertion::empty())?;
@@ -197,7 +200,7 @@ fn fails(window: &Window, buffer: &DeviceBuffer, rank: usize, call: Call, name: 
         .enumerate()
     {
         let other = [turn as u8 + 1; 64];
-        // To a rank that copies rightly, from host memory.
+        // A put from host memory to a rank whose copies succeed.
         let beside = if rank == window.rank() {
             None
         } else {
@@ -226,14 +229,14 @@ fn fails(window: &Window, buffer: &DeviceBuffer, rank: usize, call: Call, name: 
     Ok(())
 }
 
-/// Memory that went while a window had it: operations on it fail, others go on.
+/// Memory freed while a window had it: operations on it fail, others succeed.
 pub(super) fn freed(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let memory = devices.allocate(DEVICE, 4096)?;
     let base = memory.base();
     let info = Info::new().with_device(DEVICE);
-    // SAFETY: the memory goes before the window, which is what is tried: only copy functions, which
-    // find it gone, reach for it.
+    // SAFETY: the test frees the memory before the window. Only copy functions access it, and they
+    // refuse freed memory.
     let window = unsafe { Window::create_with(context.job, at(base), 4096, 1, &info) }?;
     let next = context.next();
     context.meet()?;

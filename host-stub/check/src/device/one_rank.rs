@@ -29,7 +29,7 @@ pub(super) fn one_rank(context: &Context<'_>) -> Outcome {
             break;
         }
     }
-    // Memory of the caller is reached by the transport.
+    // The transport reaches memory of the caller.
     let mut memory = vec![0u64; LEN / 8];
     let base = memory.as_mut_ptr().cast::<u8>();
     let device = context.job.devices().allocate(DEVICE, LEN)?;

@@ -7,7 +7,7 @@ use crate::case::{At, Context, Outcome, ensure, same};
 use host_stub::device::DeviceError;
 use host_stub::win::{Assertion, Layout, Op, Run, WinError, unboxed};
 
-/// Elements of a run, and runs of a buffer: more than one call of a copy function takes.
+/// Elements of a run, and runs of a buffer: too many for one call of a copy function.
 const RUN: usize = 3;
 const RUNS: usize = 300;
 const WORDS: usize = RUN * RUNS;
@@ -52,7 +52,7 @@ impl Scattered {
         Ok(())
     }
 
-    /// The elements, and whether the gaps of the host's part are as they were.
+    /// The elements, and whether the gaps in the host's part are unchanged.
     fn read(&self) -> Result<(Vec<u8>, bool), crate::case::Failure> {
         let (mut all, mut gaps) = (Vec::new(), true);
         for index in 0..RUNS {
@@ -132,7 +132,7 @@ pub(super) fn transfers(context: &Context<'_>) -> Outcome {
     Ok(window.free()?)
 }
 
-/// Refused before anything is touched.
+/// Calls that are refused before any memory is accessed.
 fn mistakes(context: &Context<'_>) -> Outcome {
     let mut word = 0u64;
     let run = |pointer: *mut u8| Layout::absolute(Datatype::Uint64, &[Run { pointer, length: 1 }]);
@@ -144,7 +144,7 @@ fn mistakes(context: &Context<'_>) -> Outcome {
         run(here)?.on_device(),
     );
     let null = std::ptr::null();
-    // Host memory at address 0, as `encode_location` would say it.
+    // Host memory at address 0, in the form of `encode_location`.
     let null_location = std::ptr::without_provenance(0xff << 56);
     let window = context.window;
     window.lock_all(Assertion::empty())?;

@@ -1,4 +1,4 @@
-//! Operations that a device starts: commands in rings, which the progress of the host does.
+//! Operations that a device starts: commands in rings, which the host's progress executes.
 
 use std::sync::Arc;
 use std::thread::{Scope, ScopedJoinHandle};
@@ -38,8 +38,8 @@ impl To {
     }
 }
 
-/// Waits for the threads in the place of a device. The progress thread serves them if there is one, and else
-/// this thread's progress.
+/// Waits for the threads in the place of a device. The progress thread serves them; without one, this
+/// thread's progress does.
 pub(super) fn served<T>(
     context: &Context<'_>,
     devices: Vec<ScopedJoinHandle<'_, T>>,
@@ -109,7 +109,7 @@ pub(super) fn words(window: &Window, count: usize) -> Result<Vec<u64>, Failure> 
     Ok(words.map(|b| u64::from_ne_bytes(*b)).collect())
 }
 
-/// The suite's device may start operations on everything.
+/// The suite's device may start operations on host and device memory.
 pub(super) fn level(context: &Context<'_>) -> Outcome {
     let support = context.job.device_support();
     ensure(support.level == Level::DeviceOnBoth, || {
@@ -117,7 +117,7 @@ pub(super) fn level(context: &Context<'_>) -> Outcome {
     })
 }
 
-/// A thread in the place of a device writes commands, which the host does.
+/// A thread in the place of a device writes commands, which the host executes.
 pub(super) fn started(context: &Context<'_>) -> Outcome {
     let devices = context.job.devices();
     let window = zeroed(context)?;
@@ -264,8 +264,8 @@ fn add_here(window: &Window, displacements: &[u64]) -> Outcome {
     Ok(())
 }
 
-/// Several rings with two threads each; all threads add to the same words: to one by the transport's atomics, and to one that
-/// is not aligned, under the target's lock. The program adds to both meanwhile.
+/// Several rings with two threads each; all threads add to the same words: to an aligned word by the transport's atomics, and
+/// to an unaligned word under the target's lock. The program adds to both meanwhile.
 pub(super) fn several_rings(context: &Context<'_>) -> Outcome {
     const RINGS: usize = 3;
     const ADDS: u64 = 10;

@@ -1,5 +1,5 @@
-//! Calls with packed buffers return while their operations are under way: shown by a target that is out of the library,
-//! so that nothing can complete there. A call that waited would never return.
+//! Calls with packed buffers return while their operations are under way: the target makes no calls of the library, so
+//! no operation can complete there. A call that waited would never return.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use crate::case::{At, Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
 use host_stub::win::{Assertion, Layout, Op, WinError, Window, unboxed};
 
-/// Elements of each transfer, every second of its buffer. They are few, because each is an operation, and providers
+/// Elements of each transfer: every second element of its buffer. Few, because each is an operation, and providers
 /// limit operations.
 const COUNT: usize = 8;
 const SPAN: usize = COUNT * 16;
@@ -23,7 +23,7 @@ fn gaps(on_device: bool) -> Result<Layout, Box<WinError>> {
     })
 }
 
-/// Runs `act` on rank 0 while rank 1 is out of the library.
+/// Runs `act` on rank 0 while rank 1 makes no calls of the library.
 fn without_rank_1(context: &Context<'_>, act: impl FnOnce() -> Outcome) -> Outcome {
     let file = |what: &str| -> PathBuf {
         let name = context.name.replace('/', "-");
@@ -102,7 +102,8 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
             requests.push(window.rput(from.pointer(0)?, &plain, part(0))?);
             requests.push(window.rget(got.pointer(0)?, &plain, part(1))?);
             window.accumulate(from.pointer(0)?, &plain, part(2), Op::Sum)?;
-            // In order behind the first one: a transport that keeps none has the call wait for it.
+            // This accumulate must follow the first one: without an order of the transport, the
+            // call waits for the first.
             if ordered {
                 let (into, part) = (fetched.pointer(0)?, part(2));
                 window.get_accumulate(from.pointer(0)?, &plain, into, &plain, part, Op::Sum)?;
@@ -165,7 +166,8 @@ pub(super) fn returns(context: &Context<'_>) -> Outcome {
     Ok(window.free()?)
 }
 
-/// A copy that fails after its call returned is told once: by the request, or else by the next flush.
+/// The failure of a copy after its call returned is reported once: by the request, or by the next
+/// flush without one.
 pub(super) fn fails_later(context: &Context<'_>) -> Outcome {
     let info = context.job.transport().query_hmem(hmem_iface::CUDA);
     let window = context.allocate(SPAN, 1)?;

@@ -1,4 +1,4 @@
-//! Layers: whose windows they change, in which order they run, and what becomes of a failure.
+//! Layers: the windows that they change, their order, and the effect of a failure.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,7 +21,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Puts this rank's number and a word to every rank of a window, as (rank, size), fences, and checks what the others put.
+/// Puts this rank's number and a word to every rank of a window, fences, and checks the words of the others. `(own,
+/// size)` are this rank and the number of ranks.
 fn exchange(window: &Window, (own, size): (usize, usize), word: u8) -> Outcome {
     let row = Layout::contiguous(Datatype::Uint8, 2);
     let mine = [own as u8, word];
@@ -38,9 +39,9 @@ fn exchange(window: &Window, (own, size): (usize, usize), word: u8) -> Outcome {
     same("window", &found, &wanted)
 }
 
-/// A window over ranks on nodes of their own, then one whose ranks share a node and which gets
-/// other functions; then puts on the first. With one table for all windows they would use functions
-/// that work within a node only.
+/// Makes a window whose ranks are on separate nodes, then a window whose ranks share a node and
+/// which gets other functions; then puts on the first. With one table for all windows, the puts
+/// would use functions that work within a node only.
 fn two_windows(context: &Context<'_>) -> Outcome {
     let len = 2 * context.size;
     let apart = Info::new().with_ranks_per_node(1);
@@ -75,7 +76,7 @@ unsafe fn counting_put(window: &Window, transfer: &Transfer<'_>) -> WinResult<()
         }));
     };
     counting.puts.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller guarantees the contract of the function below.
     unsafe { (counting.below.put)(window, transfer) }
 }
 
@@ -147,7 +148,7 @@ fn taken(notes: &Notes) -> String {
     std::mem::take(&mut *notes).join(" ")
 }
 
-/// A hook's parameter: where to note, its own word, and whether it fails here.
+/// A hook's parameter: the list for its notes, its own word, and whether it fails here.
 type Parameter = (Notes, &'static str, bool);
 
 const NOTING: fn() -> WindowHook<Parameter> = || WindowHook {
@@ -186,8 +187,8 @@ fn order(context: &Context<'_>) -> Outcome {
     )
 }
 
-/// The second of three hooks fails, on one rank: every rank learns which and why, and undoes what
-/// had been done.
+/// The second of three hooks fails, on one rank: every rank gets the rank and the reason, and
+/// undoes the completed hooks.
 fn failure(context: &Context<'_>) -> Outcome {
     let guilty = context.size - 1;
     let notes = Notes::default();
@@ -224,14 +225,14 @@ fn failure(context: &Context<'_>) -> Outcome {
     };
     let found = taken(&notes);
     ensure(found == wanted, || format!("{found}, wanted {wanted}"))?;
-    // Windows are made again as if nothing had been.
+    // Afterwards windows can be made again.
     let window = Window::allocate_with(context.job, 2 * context.size, 1, context.info)?;
     exchange(&window, (context.rank, context.size), 5)?;
     window.free()?;
     Ok(())
 }
 
-/// Hooks that not every rank has make the creation fail, and not hang.
+/// If not every rank has a hook, the creation fails and does not hang.
 fn unequal(context: &Context<'_>) -> Outcome {
     if context.size == 1 {
         return Ok(());

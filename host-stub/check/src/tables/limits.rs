@@ -1,11 +1,11 @@
-//! Limits of this process under which a test runs something.
+//! Running a function under limits of this process.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use super::super::case::Failure;
 
-/// Runs something under another limit of this process.
+/// Runs a function under another limit of this process.
 pub(super) fn limited<T>(
     resource: libc::__rlimit_resource_t,
     limit: u64,
@@ -26,13 +26,13 @@ pub(super) fn limited<T>(
     // SAFETY: the call reads the limits; the old soft limit is set again below.
     unsafe { libc::setrlimit(resource, &new) };
     let result = run();
-    // SAFETY: as above.
+    // SAFETY: the call reads the limits.
     unsafe { libc::setrlimit(resource, &old) };
     Ok(result)
 }
 
-/// Runs something while this process can open no further file. The limit is not below the number of open files: poll(2) fails
-/// with more entries than the limit, so that tcp;ofi_rxm would bring no message by which ranks make a window.
+/// Runs a function while this process can open no further file. The limit is not below the number of open files: poll(2)
+/// fails with more entries than the limit, and then tcp;ofi_rxm delivers no message of the window's creation.
 pub(super) fn without_descriptors<T>(run: impl FnOnce() -> T) -> Result<T, Failure> {
     let mut highest = 0;
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -42,7 +42,7 @@ pub(super) fn without_descriptors<T>(run: impl FnOnce() -> T) -> Result<T, Failu
             .and_then(|name| name.parse().ok());
         highest = highest.max(number.unwrap_or(0));
     }
-    // These take the free descriptors below the highest one.
+    // These files take the free descriptors below the highest one.
     let mut fillers = Vec::new();
     let limit = loop {
         let filler = File::open("/dev/null")?;

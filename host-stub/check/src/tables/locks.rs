@@ -1,4 +1,4 @@
-//! Locks of windows are fair, and rank after rank gets them.
+//! Locks of windows are fair: rank after rank gets them.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Ranks that take a lock shared again and again do not keep out one that wants it alone.
+/// Ranks that take a shared lock again and again do not shut out a rank that wants an exclusive
+/// lock.
 fn alone_among_shared(context: &Context<'_>) -> Outcome {
     for choice in [TableChoice::Auto, TableChoice::Btl] {
         let window = Window::allocate_with(context.job, 8, 8, &Info::new().with_table(choice))?;
@@ -52,8 +53,9 @@ fn alone_among_shared(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Rank 1 holds rank 0 shared, rank 2 waits to hold it alone, and rank 0 then wants it shared before
-/// rank 1 lets go: fairness must not make it wait for rank 2.
+/// Rank 1 holds a shared lock of rank 0, rank 2 waits for an exclusive lock of rank 0, and then rank
+/// 0 wants a shared lock of itself before rank 1 releases its lock: rank 0 must not wait for rank 2
+/// because of fairness.
 fn chain_of_three(context: &Context<'_>) -> Outcome {
     if context.size < 3 {
         return Ok(());
@@ -68,7 +70,7 @@ fn chain_of_three(context: &Context<'_>) -> Outcome {
         match context.rank {
             2 => lock(LockKind::Exclusive)?,
             0 => {
-                // Long enough for rank 2 to be waiting, mostly; else nothing is tested.
+                // Usually long enough for rank 2 to begin its wait; otherwise nothing is tested.
                 std::thread::sleep(Duration::from_millis(30));
                 lock(LockKind::Shared)?;
                 window.unlock(0)?;

@@ -1,4 +1,4 @@
-//! The ranks that share this one's node: tests of memory that is shared are theirs, on however many nodes the job runs.
+//! The ranks of this rank's node, which run the tests of shared memory, on any number of nodes.
 
 use super::super::case::{Context, Failure};
 use host_stub::comm::Comm;
@@ -6,7 +6,7 @@ use host_stub::comm::Comm;
 /// A communicator of the ranks of this node.
 pub(super) struct Neighbours {
     pub(super) comm: Comm,
-    /// This rank among them.
+    /// This rank's number among them.
     pub(super) rank: usize,
     pub(super) size: usize,
 }

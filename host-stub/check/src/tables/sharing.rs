@@ -1,5 +1,5 @@
-//! Windows in one segment, over the ranks of each node: direct pointers, what happens where memory cannot be shared or is not to
-//! be had, and that locks are fair.
+//! Windows in one segment, over the ranks of each node: direct pointers, memory that cannot be shared or allocated, and fair
+//! locks.
 
 use plugin_api::Datatype;
 
@@ -41,7 +41,8 @@ fn read(part: &SharedPart) -> Vec<u8> {
     bytes
 }
 
-/// Each rank's part is where it says, holds what its owner stored, and what others put.
+/// Each rank's part is at the reported place, and has the bytes that its owner stored and other
+/// ranks put.
 fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
     let near = Neighbours::of(context)?;
     let text = if contiguous { "false" } else { "true" };
@@ -119,7 +120,8 @@ fn first_with_memory(context: &Context<'_>) -> Outcome {
     )
 }
 
-/// Shared windows work with each table; their memory is shared and found whatever carries the operations.
+/// Shared windows work with each table; their memory is shared and found with any carrier of the
+/// operations.
 fn each_choice(context: &Context<'_>) -> Outcome {
     let near = Neighbours::of(context)?;
     for choice in TableChoice::ALL {
@@ -155,8 +157,8 @@ fn each_choice(context: &Context<'_>) -> Outcome {
 /// Rounds of [`by_transport`].
 const ROUNDS: u64 = 10;
 
-/// Bytes that the transport puts are visible after the flush. Each rank puts to the next one, which may map its memory: with
-/// nothing on its way between two puts.
+/// Bytes that the transport puts are visible after the flush. Each rank puts to the next one, whose memory may be mapped. No
+/// operation is outstanding between two puts.
 fn by_transport(context: &Context<'_>) -> Outcome {
     let near = Neighbours::of(context)?;
     let info = Info::new().with_table(TableChoice::Btl);
@@ -181,7 +183,7 @@ fn by_transport(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Wants a creation over `members` to fail on every rank for the same reason.
+/// Checks that a creation over `members` fails on every rank for the same reason.
 fn refused(
     members: impl Into<Members>,
     made: Result<Window, Box<WinError>>,
@@ -226,7 +228,7 @@ fn across_nodes(context: &Context<'_>) -> Outcome {
     refused(context.job, made, "cannot be put into one segment")
 }
 
-/// Open files and mappings of segments of this process.
+/// The numbers of this process's open files and mappings of segments.
 fn holdings() -> Result<(usize, usize), Failure> {
     let files = std::fs::read_dir("/proc/self/fd")?.count();
     let maps = std::fs::read_to_string("/proc/self/maps")?;
@@ -234,15 +236,16 @@ fn holdings() -> Result<(usize, usize), Failure> {
     Ok((files, segments.count()))
 }
 
-/// Nothing was left. The transport may have closed connections to other nodes meanwhile, and given up what it had mapped of
-/// windows that ended before.
+/// Checks that no file or mapping was left. The numbers may fall: the transport may have closed connections to other nodes
+/// meanwhile, and unmapped windows that ended before.
 fn no_more(before: (usize, usize), after: (usize, usize)) -> Outcome {
     ensure(after.0 <= before.0 && after.1 <= before.1, || {
         format!("{before:?}, then {after:?}")
     })
 }
 
-/// More memory than there is: an error that says so on every rank, and nothing is left.
+/// More memory than the machine has: every rank gets an error that says so, and no file or mapping
+/// is left.
 fn without_memory(context: &Context<'_>) -> Outcome {
     let before = holdings()?;
     let last = context.size - 1;
@@ -270,7 +273,7 @@ fn beyond_limit(context: &Context<'_>) -> Outcome {
     no_more(before, after)
 }
 
-/// One rank cannot open the segment: all do without it, and the window works.
+/// One rank cannot open the segment: all ranks use no segment, and the window works.
 fn given_up(context: &Context<'_>) -> Outcome {
     let near = Neighbours::of(context)?;
     if near.size == 1 {
@@ -308,7 +311,7 @@ fn given_up(context: &Context<'_>) -> Outcome {
     refused(&near.comm, made, "the segment at /proc/")
 }
 
-/// Huge pages are used where there are any, else ordinary ones.
+/// Windows use huge pages if the machine has any, otherwise ordinary ones.
 fn huge_pages(context: &Context<'_>) -> Outcome {
     const LEN: usize = 3 << 20;
     let info = Info::new().with("host_win_huge_pages", "true")?;
@@ -319,7 +322,7 @@ fn huge_pages(context: &Context<'_>) -> Outcome {
     let mut found = vec![0u8; LEN];
     let row = Layout::contiguous(Datatype::Uint8, LEN);
     let target = row.at(next, 0);
-    // SAFETY: the buffer lives untouched until after the fence.
+    // SAFETY: the buffer lives and is not accessed until after the fence.
     unsafe { window.get(found.as_mut_ptr(), &row, target) }?;
     window.fence(Assertion::NOSUCCEED)?;
     let outcome = same("got", &found, &context.initial(next, LEN))
@@ -340,7 +343,7 @@ fn unaligned(context: &Context<'_>) -> Outcome {
     for _ in 0..ROUNDS {
         let target = row.at(0, 5);
         let (from, into) = (ones.as_ptr().cast(), old.as_mut_ptr().cast());
-        // SAFETY: the buffers live until after the flush, and are not looked at before.
+        // SAFETY: the buffers live until after the flush, and are not read before.
         unsafe {
             window.accumulate(from, &row, target, Op::Sum)?;
             window.fetch_and_op(from, into, Datatype::Int32, 0, 9, Op::Sum)?;

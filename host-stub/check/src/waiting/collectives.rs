@@ -1,5 +1,5 @@
-//! Collectives as things that are waited for: in the mode of this run, by a progress thread alone, by
-//! threads that wait for windows at the same time, and in layers of the program's own.
+//! Waiting for collectives: in the mode of this run, by a progress thread alone, by threads that wait
+//! for windows at the same time, and in layers of the program.
 
 use super::*;
 
@@ -16,13 +16,13 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// More than fits into a message, so that ends depend on answers of the other ranks.
+/// More than fits into a message, so that completion depends on answers of the other ranks.
 const COUNT: usize = 5000;
 
-/// Begins to add up a number of every rank, in every element.
+/// Begins a sum over all ranks, of every element.
 fn sum(comm: &Comm, send: &[u64], recv: &mut [u64]) -> CommResult<CollRequest> {
     let (from, into) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-    // SAFETY: the callers keep both until the request has ended.
+    // SAFETY: the callers keep both buffers until the request has ended.
     unsafe { comm.iallreduce(from, into, send.len(), Datatype::Uint64, Op::Sum) }
 }
 
@@ -34,8 +34,8 @@ fn is_sum(context: &Context<'_>, recv: &[u64], round: u64) -> Outcome {
     })
 }
 
-/// With a progress thread collectives end although no rank makes a call; without, nothing is to be
-/// seen here.
+/// With a progress thread, collectives end although no rank makes a call. Without one, the test
+/// checks nothing.
 fn alone(context: &Context<'_>) -> Outcome {
     let comm = Comm::world(context.job)?.dup()?;
     let send = vec![7 + context.rank as u64; COUNT];
@@ -75,7 +75,7 @@ impl Pending for Slow {
                     std::thread::sleep(Duration::from_millis(5));
                     crt::signal(&cond)
                 });
-                // Of a new condition, signalled once.
+                // A wait on a new condition, which is signalled once.
                 let _ = crt::wait(&cond);
             });
         }
@@ -83,7 +83,7 @@ impl Pending for Slow {
     }
 }
 
-/// Collectives of layers are waited for in every mode, dropped, and tested.
+/// Collectives of layers: waited for in every mode, dropped, and tested.
 fn layer(context: &Context<'_>) -> Outcome {
     let comm = Comm::world(context.job)?.dup()?;
     let begin = || {
@@ -114,8 +114,8 @@ fn layer(context: &Context<'_>) -> Outcome {
     Ok(comm.free()?)
 }
 
-/// Threads that wait for collectives, each on a communicator of its own and so through the node's
-/// shared memory too, and threads that wait for a window.
+/// Threads that wait for collectives, and threads that wait for a window. Each thread has its own
+/// communicator, so the collectives use the node's shared memory, too.
 fn threads(context: &Context<'_>) -> Outcome {
     const ROUNDS: u64 = 60;
     const THREADS: usize = 2;

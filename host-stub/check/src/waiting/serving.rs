@@ -1,4 +1,4 @@
-//! Ranks that others ask something of, while they wait for nothing themselves.
+//! Ranks that serve other ranks while they wait for nothing themselves.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,7 +8,7 @@ use super::Open;
 use host_stub::win::Op;
 use plugin_api::Datatype;
 
-/// Updates that are asked of a rank, one after the other.
+/// Updates that other ranks request of a rank, one after the other.
 const ASKED: u64 = 3;
 /// The time for which the progress thread has nothing to do before: enough for it to sleep.
 const QUIET: Duration = Duration::from_millis(20);
@@ -25,7 +25,7 @@ pub(super) fn cases() -> Vec<Case> {
     ]
 }
 
-/// Adds one to the first word of a rank's window, and waits until it was done.
+/// Adds one to the first word of a rank's window, and waits for the completion.
 fn add(window: &Open, rank: usize) -> Outcome {
     let (one, mut old) = (1u64, 0u64);
     let (from, into) = (&raw const one, &raw mut old);
@@ -39,8 +39,8 @@ fn add(window: &Open, rank: usize) -> Outcome {
     Ok(window.0.flush(rank)?)
 }
 
-/// A rank polls a word of its own by requests that end at once, until others have changed it, which they
-/// cannot without its progress where it executes their atomics.
+/// A rank polls its own word by requests that end at once, until others have changed it. If the rank
+/// executes the atomics of others, they need its progress.
 fn while_polling(context: &Context<'_>, by_test: bool) -> Outcome {
     let window = Open::new(context, size_of::<u64>())?;
     if context.rank == 0 {
@@ -62,13 +62,15 @@ fn while_polling(context: &Context<'_>, by_test: bool) -> Outcome {
     window.close(context)
 }
 
-/// A rank with a progress thread stays away from the library until others have changed its memory.
+/// A rank with a progress thread makes no calls of the library until others have changed its
+/// memory.
 fn while_computing(context: &Context<'_>) -> Outcome {
     if !context.job.runtime().engine().has_progress_thread() {
         return say(context, "there is no progress thread");
     }
     let window = Open::new(context, size_of::<u64>())?;
-    // All have opened their epochs: what follows is asked of the progress thread alone.
+    // All ranks have opened their epochs, so only the progress thread serves the following
+    // requests.
     context.meet()?;
     std::thread::sleep(QUIET);
     if context.rank == 0 {
@@ -76,7 +78,7 @@ fn while_computing(context: &Context<'_>) -> Outcome {
             add(&window, 1 % context.size)?;
         }
     } else if context.rank == 1 {
-        // SAFETY: the window's memory, aligned and of that size, which others change by atomics.
+        // SAFETY: an aligned word of the window's memory, which others change by atomics.
         let word = unsafe { AtomicU64::from_ptr(window.0.base().cast()) };
         while word.load(Ordering::Acquire) < ASKED {
             std::thread::yield_now();

@@ -1,4 +1,4 @@
-//! Without CUDA: no device is there.
+//! Builds without CUDA: they have no devices.
 
 use crate::error::DeviceError;
 use crate::registry::Devices;

@@ -29,7 +29,7 @@ pub(super) struct Primary {
     context: CUcontext,
 }
 
-// SAFETY: a token of the driver, which any thread may use.
+// SAFETY: an opaque handle of the driver, which any thread may use.
 unsafe impl Send for Primary {}
 // SAFETY: as for Send.
 unsafe impl Sync for Primary {}
@@ -77,7 +77,7 @@ impl Drop for Primary {
     }
 }
 
-/// Memory that the driver gave.
+/// Memory that the driver allocated.
 struct CudaMemory {
     at: u64,
     len: usize,
@@ -107,7 +107,7 @@ impl CudaMemory {
     }
 }
 
-/// Zeroes memory of the current context, on a stream of its own.
+/// Zeroes memory of the current context, on a separate stream.
 ///
 /// # Safety
 /// `at` has `len` bytes.
@@ -140,16 +140,16 @@ impl Drop for CudaMemory {
     }
 }
 
-/// Asks the driver; numbers of devices begin at `first`.
+/// A lookup by the driver; its devices have the host's numbers from `first` on.
 struct Pointers {
     first: i32,
     count: i32,
 }
 
-/// The driver's attributes of an address; `None` for memory that it does not know.
+/// An attribute of an address; `None` for memory that the driver does not know.
 pub(super) fn ask<T: Copy>(attribute: CUpointer_attribute, address: u64, nothing: T) -> Option<T> {
     let mut answer = nothing;
-    // SAFETY: `answer` has the attribute's type, which the callers see to.
+    // SAFETY: the callers guarantee that `answer` has the attribute's type.
     let result =
         unsafe { sys::cuPointerGetAttribute((&raw mut answer).cast(), attribute, address) };
     (result == CUresult::CUDA_SUCCESS).then_some(answer)
@@ -162,7 +162,7 @@ impl Lookup for Pointers {
             pointer,
             0,
         )?;
-        // Host memory that is pinned is host memory.
+        // Pinned host memory counts as host memory.
         if kind != CUmemorytype::CU_MEMORYTYPE_DEVICE as u32 {
             return None;
         }
@@ -193,8 +193,8 @@ impl Lookup for Pointers {
     }
 }
 
-/// The number of CUDA devices of this machine, or why there are none. The first call starts the
-/// driver.
+/// The number of CUDA devices of this machine, or the reason why there are none. The first call
+/// starts the driver.
 pub fn cuda_devices() -> Result<usize, String> {
     static COUNTED: OnceLock<Result<usize, String>> = OnceLock::new();
     COUNTED.get_or_init(count).clone()
@@ -219,12 +219,12 @@ fn count() -> Result<usize, String> {
 
 fn name(device: i32) -> String {
     let mut name = [0 as c_char; 256];
-    // SAFETY: room for that many bytes; the last stays 0.
+    // SAFETY: the array has room for the passed number of bytes, and its last byte stays 0.
     let named = unsafe { sys::cuDeviceGetName(name.as_mut_ptr(), 255, device) };
     if named != CUresult::CUDA_SUCCESS {
         return format!("CUDA device {device}");
     }
-    // SAFETY: ends with a 0, if nowhere else then at the end.
+    // SAFETY: the array ends with a 0.
     let name = unsafe { CStr::from_ptr(name.as_ptr()) };
     name.to_string_lossy().into_owned()
 }
@@ -236,7 +236,7 @@ fn attribute(device: i32, what: CUdevice_attribute) -> Result<i32, String> {
     done("cuDeviceGetAttribute", asked).map(|()| value)
 }
 
-/// Whether kernels of a device can use a ring: else why not.
+/// Whether kernels of a device can use a ring; the error is the reason.
 fn starts(device: i32) -> Result<(), String> {
     let maps = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY;
     if attribute(device, maps)? == 0 {
@@ -250,7 +250,7 @@ fn starts(device: i32) -> Result<(), String> {
         device,
         CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
     )?;
-    // For the loads and stores of host_xpu_device.h.
+    // The loads and stores of host_xpu_device.h need this version.
     if major < 7 {
         return Err(format!(
             "its compute capability is {major}.{minor}, and starting operations needs 7.0"
@@ -259,10 +259,10 @@ fn starts(device: i32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this process has loaded the driver's library. Looks at the names of what is loaded: dlopen with RTLD_NOLOAD would
-/// search folders, which takes 100 us where there is none.
+/// Whether this process has loaded the driver's library. Searches the names of loaded libraries: dlopen with RTLD_NOLOAD
+/// would search folders, which takes 100 us if the library is missing.
 pub fn is_cuda_loaded() -> bool {
-    // SAFETY: the function below takes what the loader passes.
+    // SAFETY: the function below has the type that the loader calls.
     unsafe { libc::dl_iterate_phdr(Some(is_driver), std::ptr::null_mut()) != 0 }
 }
 
@@ -284,7 +284,7 @@ unsafe extern "C" fn is_driver(
 }
 
 impl Devices {
-    /// Adds the CUDA devices of this machine, in the driver's order; returns how many there are.
+    /// Adds the CUDA devices of this machine, in the driver's order; returns their number.
     pub fn add_cuda(&self) -> Result<usize, DeviceError> {
         let count = cuda_devices().unwrap_or(0) as i32;
         let mut first = None;
@@ -303,7 +303,7 @@ impl Devices {
                 starts: why.is_none(),
                 why: why.map_or(String::new(), |why| format!("CUDA device {ordinal}: {why}")),
             };
-            // A context costs memory of its device: made when something is wanted there.
+            // A context costs memory of its device, so it is made at the first use.
             let primary = OnceLock::<Result<Arc<Primary>, String>>::new();
             let allocate = move |len| {
                 let made = primary.get_or_init(|| Primary::retain(ordinal).map(Arc::new));
@@ -337,13 +337,14 @@ struct Pinned {
 }
 
 impl Pinned {
-    /// Pins memory and maps it for the device with that ordinal of the driver's.
+    /// Pins memory and maps it for the device with the driver's number `ordinal`.
     fn new((base, len): (*mut u8, usize), ordinal: i32) -> Result<Pinned, String> {
         let primary = Primary::retain(ordinal)?;
         let mut at = 0;
         primary.within(|| {
             let flags = sys::CU_MEMHOSTREGISTER_PORTABLE | sys::CU_MEMHOSTREGISTER_DEVICEMAP;
-            // SAFETY: who maps memory keeps it as long as this; `at` receives the address.
+            // SAFETY: the caller keeps the memory as long as the mapping; `at` receives the
+            // address.
             unsafe {
                 let pinned = sys::cuMemHostRegister_v2(base.cast(), len, flags);
                 done("cuMemHostRegister", pinned)?;

@@ -1,9 +1,9 @@
-//! Memory of CUDA devices that processes of one node open (CUDA IPC). The rules of the driver are in NVIDIA's manual of its
-//! interface, at cuIpcGetMemHandle and cuIpcOpenMemHandle.
+//! Memory of CUDA devices that processes of one node open (CUDA IPC). NVIDIA's manual of the driver interface has the
+//! rules, at cuIpcGetMemHandle and cuIpcOpenMemHandle.
 //!
-//! The driver gives handles for memory of cuMemAlloc, and refuses other memory: of pools, managed, or of the host. Memory is opened
-//! in a primary context that the process uses already, because a context takes much memory of its device. If that is a context
-//! of another device, the two must reach each other.
+//! The driver gives handles for memory of cuMemAlloc, and refuses other memory: memory of pools, managed memory, and host
+//! memory. Memory is opened in a primary context that the process uses already, because a context takes much memory of its
+//! device. If this context belongs to another device, both devices must reach each other.
 
 use std::ffi::c_char;
 
@@ -18,10 +18,11 @@ const UUID: usize = 16;
 const OFFSET: usize = size_of::<u64>();
 const HANDLE: usize = size_of::<CUipcMemHandle>();
 
-/// The data that travels: the device, how far into the allocation the memory begins, and the driver's handle of the allocation.
+/// Bytes of the exported data: the device, the offset of the memory in its allocation, and the driver's handle of the
+/// allocation.
 const EXPORTED: usize = UUID + OFFSET + HANDLE;
 
-/// A device whose memory processes share.
+/// A device whose memory other processes can open.
 pub(super) struct Ipc {
     ordinal: i32,
     device: i32,
@@ -29,7 +30,7 @@ pub(super) struct Ipc {
 }
 
 impl Ipc {
-    /// None if the driver cannot tell the device from others.
+    /// `None` if the driver has no unique id of the device.
     pub(super) fn new(ordinal: i32, device: i32) -> Option<Ipc> {
         let mut uuid = sys::CUuuid { bytes: [0; UUID] };
         // SAFETY: receives an answer.
@@ -112,7 +113,7 @@ impl Share for Ipc {
 struct Opened {
     /// The address to which the driver mapped its allocation.
     at: u64,
-    /// Bytes from there to the memory.
+    /// Bytes from the beginning of the mapping to the memory.
     offset: u64,
     stream: Stream,
     primary: Primary,
@@ -152,7 +153,7 @@ impl OpenedMemory for Opened {
         self.primary.within(|| {
             // SAFETY: the caller vouches for the runs.
             let started = unsafe { self.stream.copy(runs) };
-            // Also after a failure: no copy may use the memory once this returns.
+            // Also after a failure, because no copy may use the memory after this returns.
             started.and(self.stream.synchronise())
         })
     }

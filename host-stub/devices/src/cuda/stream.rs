@@ -5,11 +5,11 @@ use osc_engine::door::Run;
 
 use super::driver::done;
 
-/// A stream that waits for no other: a kernel that waits for the host must not be waited for. All calls need its context to be
+/// A stream that waits for no other stream, because a kernel there may wait for the host. All calls need its context to be
 /// current.
 pub(super) struct Stream(CUstream);
 
-// SAFETY: a token of the driver, which any thread may use.
+// SAFETY: an opaque handle of the driver, which any thread may use.
 unsafe impl Send for Stream {}
 // SAFETY: as for Send.
 unsafe impl Sync for Stream {}
@@ -34,7 +34,7 @@ impl Stream {
         done("cuMemsetD8Async", started)
     }
 
-    /// Starts to copy runs: those at regular distances in one call of the driver.
+    /// Starts to copy runs: runs at regular distances take one call of the driver.
     ///
     /// # Safety
     /// The runs are memory that the driver reaches until the stream is synchronised.
@@ -56,7 +56,8 @@ impl Stream {
         if rows.count > 1 {
             // SAFETY: the caller guarantees the runs; the driver reads the description during the call.
             let started = unsafe { sys::cuMemcpy2DAsync_v2(&rows.blocks(), self.0) };
-            // The manual lets the driver refuse distances within a device that cuMemAllocPitch did not choose.
+            // By its manual, the driver may refuse distances within a device that cuMemAllocPitch did not
+            // choose.
             if started != CUresult::CUDA_ERROR_INVALID_VALUE {
                 return done("cuMemcpy2DAsync", started);
             }
@@ -69,7 +70,7 @@ impl Stream {
         })
     }
 
-    /// Waits until all that was started is complete.
+    /// Waits until all started copies are complete.
     pub(super) fn synchronise(&self) -> Result<(), String> {
         // SAFETY: the stream lives.
         done("cuStreamSynchronize", unsafe {
@@ -94,7 +95,7 @@ const FARTHEST: u64 = i32::MAX as u64;
 struct Rows {
     first: Run,
     count: usize,
-    /// Bytes from run to run, where they go and where they are.
+    /// Bytes from run to run, at the destination and at the source.
     steps: (u64, u64),
 }
 
@@ -107,7 +108,7 @@ impl Rows {
         }
     }
 
-    /// Takes the next run, if it is at its place.
+    /// Adds the next run if it continues the rows.
     fn takes(&mut self, run: Run) -> bool {
         let first = self.first;
         let apart = (
@@ -137,7 +138,7 @@ impl Rows {
         })
     }
 
-    /// The rows for the driver, which sees by the addresses where they are.
+    /// The rows for the driver, which recognises the device of each address.
     fn blocks(&self) -> CUDA_MEMCPY2D {
         CUDA_MEMCPY2D {
             srcXInBytes: 0,

@@ -1,4 +1,4 @@
-//! Lets the installed program find the plugin in the `lib` folder beside its own.
+//! Lets the installed program find the plugin in the `lib` folder beside the program's folder.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

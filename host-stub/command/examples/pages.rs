@@ -48,7 +48,7 @@ fn write(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// The command without the subcommands that users do not call: clap would complete these and give them pages.
+/// The command without hidden subcommands, which clap would complete and give pages.
 fn without_hidden(whole: Command) -> Command {
     let shown: Vec<_> = whole
         .get_subcommands()

@@ -25,7 +25,7 @@ pub struct CheckCommand {
 }
 
 impl CheckCommand {
-    /// Runs it, and returns the exit code: 0 when nothing failed, else 1.
+    /// Runs the command, and returns the exit code: 0 if no test failed, otherwise 1.
     pub fn run(&self) -> Result<u8, CommandError> {
         // SAFETY: a rank of this command only runs the check.
         let options = unsafe { self.check.job_options(self.common.job_options()) };

@@ -1,4 +1,4 @@
-//! `host-stub info`: the plugin, and what it makes of each provider.
+//! `host-stub info`: the plugin, and its decision about each provider.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ struct Report {
     abi: String,
     host_abi: String,
     providers: Vec<ProviderReport>,
-    /// The modules that the chosen provider gives, opened to see.
+    /// The modules of the chosen provider, which were opened for this.
     modules: Vec<Attributes>,
     /// The host's support for devices.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -76,8 +76,8 @@ fn device_report(transport: &Transport, params: &Params) -> Result<DeviceReport,
 }
 
 impl Info {
-    /// Runs it. [`Exit::NoProvider`] when no provider can be used; the list is printed all the
-    /// same.
+    /// Runs the command. [`Exit::NoProvider`] if no provider can be used; the list is printed also
+    /// then.
     pub fn run(&self) -> Result<Exit, CommandError> {
         let params = self.common.params()?;
         let plugin = self.common.open(&params)?;
@@ -85,9 +85,9 @@ impl Info {
         let providers = component.survey()?;
         let mut devices = None;
         let opened = match providers.iter().any(|provider| provider.chosen) {
-            // SAFETY: Multiple asks nothing of the caller.
+            // SAFETY: the level Multiple requires nothing of the caller.
             true => unsafe { component.init(ThreadLevel::Multiple) },
-            // The plugin would log each refusal, and the list has them.
+            // The plugin would log each refusal, but the list has them already.
             false => Err(LoadError::Component {
                 path: plugin.path().to_owned(),
                 operation: "init",
@@ -212,7 +212,8 @@ fn names_of<F: bitflags::Flags + Copy>(flags: F) -> String {
     }
 }
 
-/// Providers without a limit give the largest number, some of them less a few bytes: more than any object has.
+/// Providers without a limit report the largest number, some of them a few bytes less: more than any object
+/// has.
 fn bytes(count: usize) -> String {
     match isize::try_from(count) {
         Ok(count) => format!("{count} B"),
@@ -220,7 +221,7 @@ fn bytes(count: usize) -> String {
     }
 }
 
-/// An estimate of a module, which is 0 where the provider gives none.
+/// An estimate of a module; 0 if the provider has none.
 fn estimate(value: u32, unit: &str) -> String {
     match value {
         0 => "unknown".to_owned(),

@@ -29,7 +29,7 @@ pub struct Launch {
     #[arg(long)]
     tag_output: bool,
 
-    /// Lets the other ranks go on when one fails: a wait for it gets an error.
+    /// Lets the other ranks continue if one fails: a wait for the failed rank gets an error.
     #[arg(long)]
     enable_recovery: bool,
 
@@ -39,8 +39,8 @@ pub struct Launch {
 }
 
 impl Launch {
-    /// Runs it, and returns the exit code to end with. With `--json` the outcome goes to stderr:
-    /// stdout belongs to the ranks.
+    /// Runs the command, and returns the exit code. With `--json` the outcome goes to stderr,
+    /// because stdout belongs to the ranks.
     pub fn run(&self) -> Result<u8, CommandError> {
         let [program, arguments @ ..] = self.program.as_slice() else {
             return Err(CommandError::new(super::Exit::Usage, "no program given"));
@@ -53,10 +53,10 @@ impl Launch {
     }
 }
 
-/// Launches with the common arguments passed on to the ranks, and tells how it ended.
+/// Launches a job, passes the common arguments to its ranks, and returns its outcome.
 pub(super) fn run(common: &Common, mut options: LaunchOptions) -> Result<u8, CommandError> {
     common.params()?;
-    // A launcher that is itself a rank passes its own settings on, below these.
+    // A launcher that is itself a rank passes its own settings, which have lower precedence.
     options.settings = params::inherited()?;
     options.settings.extend(common.settings());
     // The ranks may run in another directory, and their program lie in another.
@@ -79,7 +79,7 @@ fn report(outcome: &Outcome, json: bool) -> Result<(), CommandError> {
     Ok(())
 }
 
-/// A path made independent of the directory; a bare name is the dynamic loader's to find.
+/// A path made independent of the directory; the dynamic loader finds a bare name.
 fn absolute(path: PathBuf) -> PathBuf {
     let bare = path.parent() == Some(Path::new(""));
     if bare {

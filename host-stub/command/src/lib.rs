@@ -1,4 +1,4 @@
-//! The `host-stub` program: its arguments, its exit codes, and how its errors are shown.
+//! The `host-stub` program: its arguments, its exit codes, and the printing of its errors.
 
 pub mod bench;
 pub mod check;
@@ -31,7 +31,7 @@ pub use relaunch::{Place, place};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// Everything asked for was done.
+    /// The command succeeded.
     Ok = 0,
     /// A check failed.
     ChecksFailed = host_stub_check::CHECKS_FAILED,
@@ -39,9 +39,9 @@ pub enum Exit {
     Usage = 2,
     /// The plugin could not be loaded.
     Plugin = 3,
-    /// The plugin found no provider it could use.
+    /// The plugin found no usable provider.
     NoProvider = 4,
-    /// A rank died, or the job fell apart.
+    /// A rank died, or the job failed.
     Job = 5,
     /// The transport or the system failed.
     Failed = host_stub_check::FAILED,
@@ -74,13 +74,14 @@ enum Command {
     Bench(bench::Bench),
     /// Checks every call, type, layout and epoch of windows against a model.
     Check(check::CheckCommand),
-    /// Looks at Open MPI, libfabric and this machine, and prints what to set.
+    /// Checks Open MPI, libfabric and this machine, and prints the lines to set.
     Doctor(doctor::Doctor),
     /// Shows the plugin and every provider, accepted or with the reason for its refusal.
     Info(info::Info),
-    /// Shows every parameter with its value and where that comes from.
+    /// Shows every parameter with its value and the source of the value.
     Params(params::ParamsCommand),
-    /// Shows what running processes do: operations and bytes by peer and carrier, waits, progress.
+    /// Shows the activity of running processes: operations and bytes by peer and carrier, waits,
+    /// progress.
     Stats(stats::Stats),
     /// Joins the traces of a job (`host_trace`).
     Trace(trace::Trace),
@@ -91,8 +92,8 @@ enum Command {
 /// Arguments that every command takes.
 #[derive(Args, Clone, Debug, Default)]
 pub struct Common {
-    /// The plugin [default: the file that HOST_STUB_PLUGIN names, else libbtl_ofi.so beside this
-    /// program, else where the dynamic loader looks].
+    /// The plugin [default: the file that HOST_STUB_PLUGIN names, or else libbtl_ofi.so beside this
+    /// program, or else the one that the dynamic loader finds].
     #[arg(long, value_name = "PATH")]
     pub plugin: Option<PathBuf>,
 
@@ -100,7 +101,7 @@ pub struct Common {
     #[arg(long, value_name = "P")]
     pub provider: Option<String>,
 
-    /// Sets a parameter, above every other source. May be given many times.
+    /// Sets a parameter, with precedence over every other source. May be given many times.
     #[arg(long, num_args = 2, value_names = ["NAME", "VALUE"], allow_hyphen_values = true)]
     pub mca: Vec<String>,
 
@@ -110,7 +111,7 @@ pub struct Common {
 }
 
 impl Common {
-    /// The parameters set here, in the order in which later ones win.
+    /// The parameters set here; later ones have precedence.
     pub fn settings(&self) -> Vec<Setting> {
         let provider = self
             .provider
@@ -147,7 +148,7 @@ impl Common {
         Ok(Arc::new(params))
     }
 
-    /// The plugin, for a process that is alone.
+    /// Opens the plugin for a process without a job.
     fn open(&self, params: &Arc<Params>) -> Result<Arc<Plugin>, CommandError> {
         let services = HostServices {
             params: Arc::clone(params),
@@ -159,7 +160,7 @@ impl Common {
     }
 }
 
-/// An error of a command: what to print on stderr and how to exit.
+/// An error of a command: the text for stderr and the exit code.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct CommandError {
@@ -214,7 +215,7 @@ impl From<LaunchError> for CommandError {
         let exit = match &error {
             LaunchError::Ranks { .. } => Exit::Usage as u8,
             LaunchError::Program { source, .. } => match source.kind() {
-                // As a shell says it.
+                // The exit code of a shell.
                 std::io::ErrorKind::NotFound => 127,
                 std::io::ErrorKind::PermissionDenied => 126,
                 _ => Exit::Failed as u8,
@@ -231,7 +232,7 @@ impl From<LaunchError> for CommandError {
 impl From<std::io::Error> for CommandError {
     fn from(error: std::io::Error) -> Self {
         if error.kind() == std::io::ErrorKind::BrokenPipe {
-            // The reader of the output closed it; end as SIGPIPE would, without a message.
+            // The reader closed the output: exit as by SIGPIPE, without a message.
             return CommandError {
                 exit: 128 + libc::SIGPIPE as u8,
                 message: String::new(),

@@ -1,4 +1,4 @@
-//! The `host-stub` program; everything is in the library.
+//! The `host-stub` program; the library has all code.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! `host-stub params`: every parameter, its value, and where that comes from.
+//! `host-stub params`: every parameter, its value, and the source of the value.
 
 use std::io::Write;
 
@@ -26,8 +26,8 @@ pub struct ParamsCommand {
 const PREFIX: &str = "btl_ofi_";
 
 impl ParamsCommand {
-    /// Runs it. [`Exit::Usage`] when a value cannot be understood; the plugin has then declared
-    /// the parameters before that one, and they are printed.
+    /// Runs the command. [`Exit::Usage`] if a value cannot be understood; the parameters that the
+    /// plugin declared before it are printed.
     pub fn run(&self) -> Result<Exit, CommandError> {
         let params = self.common.params()?;
         let plugin = self.common.open(&params)?;
@@ -48,7 +48,7 @@ impl ParamsCommand {
                 tracing::warn!("{warning}");
             }
             let mut unknown = registry.unknown(HOST_PREFIX);
-            // Of a list that ends early nothing can be said to be unknown.
+            // If the list ends early, unknown names cannot be recognised.
             if declared.is_ok() {
                 unknown.extend(registry.unknown(PREFIX));
             }

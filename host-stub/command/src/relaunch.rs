@@ -8,11 +8,11 @@ use host_stub::bootstrap::pmix;
 use host_stub::job::{Job, JobError, JobOptions};
 use host_stub::launcher::LaunchOptions;
 
-/// The place in which a command finds itself.
+/// The role of this process.
 pub enum Place {
-    /// It is a rank, connected to all others.
+    /// A rank, connected to all others.
     Rank(Arc<Job>),
-    /// It was the launcher of a job that has ended, with this exit code.
+    /// The launcher of a job that has ended, with this exit code.
     Launched(u8),
 }
 
@@ -29,7 +29,7 @@ pub fn place(
         (Some(environment), Some(ranks)) if ranks != environment.size => {
             Err(other_size(ranks, environment.size))
         }
-        // Only the server knows the size.
+        // Only the PMIx server knows the size.
         (None, wanted) if pmix::launched() => {
             let job = Job::init(options)?;
             match wanted {
@@ -46,7 +46,7 @@ pub fn place(
             let mut launch = LaunchOptions::new(ranks, program);
             launch.arguments = std::env::args_os().skip(1).collect();
             let outcome = launch::run(common, launch)?;
-            // The codes of this same command keep their meaning; a signal is a dead rank.
+            // The codes of this command keep their meaning; a signal means a dead rank.
             Ok(Place::Launched(if outcome >= 126 {
                 Exit::Job as u8
             } else {

@@ -1,4 +1,4 @@
-//! Runs a program of another's for a bounded time and returns what it said.
+//! Runs a foreign program for a bounded time and returns its output.
 
 use std::ffi::OsStr;
 use std::io::Read;
@@ -14,7 +14,7 @@ pub(crate) struct Said {
     pub(crate) err: String,
 }
 
-/// Runs a program. The error says why nothing is known.
+/// Runs a program. The error is the reason why there is no output.
 pub(crate) fn run(
     program: impl AsRef<OsStr>,
     arguments: &[impl AsRef<OsStr>],
@@ -28,7 +28,7 @@ pub(crate) fn run(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|error| format!("{name} cannot be run: {error}"))?;
-    // Both are read while the program runs: a full pipe would stop it.
+    // Both pipes are read while the program runs, because a full pipe would stop it.
     let reader = |from: Option<Box<dyn Read + Send>>| {
         thread::spawn(move || {
             let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! `host-stub bench`: what it prints.
+//! The output of `host-stub bench`.
 
 #![allow(
     clippy::unwrap_used,
@@ -57,7 +57,7 @@ fn a_line_for_each_size_below_the_head() {
     assert_eq!(run.stdout().lines().count(), 2 + 7, "{}", run.stdout());
 }
 
-/// Sizes of two runs and more.
+/// Only sizes of two and more runs are measured.
 #[test]
 fn runs_of_puts_and_gets() {
     let puts = run(&["--run", "16"]);

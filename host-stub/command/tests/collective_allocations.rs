@@ -1,5 +1,5 @@
-//! Short collectives allocate nothing once warm: counted by the global allocator in each of two
-//! ranks over the C plugin, whose own memory is not Rust's.
+//! Warm short collectives allocate nothing. The global allocator counts in each of two ranks over
+//! the C plugin, whose own memory does not count.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -33,7 +33,7 @@ fn rank_counts() {
     let (send, recv) = (from.as_ptr().cast::<u8>(), into.as_mut_ptr().cast::<u8>());
     let int = Datatype::Int64;
     let calls = || {
-        // SAFETY: the buffers hold what the calls move, and nothing else uses them.
+        // SAFETY: the buffers have room for the calls' data, and no other code uses them.
         unsafe {
             comm.allreduce(send, recv, 8, int, Op::Sum)
                 .expect("allreduce");
@@ -47,7 +47,7 @@ fn rank_counts() {
                 .wait()
                 .expect("wait");
         }
-        // Keeps the ranks together, so that no message comes before it is waited for.
+        // Keeps the ranks together, so that no message comes before the wait for it.
         comm.barrier().expect("barrier");
     };
     for _ in 0..200 {
@@ -58,7 +58,7 @@ fn rank_counts() {
         calls();
     }
     let allocated = allocations() - before;
-    // A message that came early is kept in memory of its own; the ranks are close, but not in step.
+    // A message that comes early is kept in allocated memory; the ranks are close, but not in step.
     assert!(
         allocated < 100,
         "{allocated} allocations in 1600 collectives"

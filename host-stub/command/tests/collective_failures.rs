@@ -1,7 +1,7 @@
 //! Collectives that only one rank cannot continue, and threads that make communicators at the same time: no rank waits
-//! for ever, and no message is mistaken for another. Over the C plugin.
+//! for ever, and no message is mistaken for another. The tests use the C plugin.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -45,7 +45,8 @@ fn rank_with_a_wrong_count() {
     let count = if comm.rank() == 0 { 2 } else { 1 };
     let (from, mut into) = ([1_u64; 2], [0_u64; 2]);
     let (send, recv) = (from.as_ptr().cast(), into.as_mut_ptr().cast());
-    // SAFETY: two elements each; they are too short to be fetched, so nothing reaches them after the end.
+    // SAFETY: two elements each; they are too short to be fetched, so no rank accesses them after the
+    // end.
     let done = unsafe { comm.iallreduce(send, recv, count, Datatype::Uint64, Op::Sum) };
     let failed = done.expect("started").wait().expect_err("counts differ");
     let told = matches!(failed, CommError::Length { .. } | CommError::Broken { .. });
@@ -79,7 +80,7 @@ fn rank_of_threads() {
     };
     let (low, high) = (world.dup().expect("dup"), world.dup().expect("dup"));
     for _ in 0..ROUNDS {
-        // Both at once, in whatever order, or one after the other.
+        // Both at once, in any order, or one after the other.
         if world.rank() == 0 {
             std::thread::scope(|scope| {
                 scope.spawn(|| use_new(&low));

@@ -1,7 +1,7 @@
-//! Layers that override the collectives of communicators: what older designs did wrong, and what
-//! the tables promise. Over the C plugin.
+//! Layers that override the collectives of communicators: mistakes of older designs, and the
+//! promises of the tables. The tests use the C plugin.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -34,11 +34,11 @@ fn allreduce(comm: &Comm, value: u64) -> CommResult<u64> {
 /// Calls of the overriding entries below.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Counts, and does what it has overridden.
+/// Counts the call, and calls the overridden function.
 unsafe fn counting(table: &CollTable, comm: &Comm, args: &CollArgs<'_>) -> CommResult<()> {
     CALLS.fetch_add(1, Ordering::Relaxed);
     let below = table.previous().expect("a table below");
-    // SAFETY: the arguments are passed on.
+    // SAFETY: the arguments are passed unchanged.
     unsafe { below.call(Collective::Allreduce, comm, args) }
 }
 
@@ -51,7 +51,7 @@ struct Memory {
 
 type Shared = Arc<Memory>;
 
-/// Overrides the allreduce of communicators of four ranks, and of no others.
+/// Overrides the allreduce of communicators of four ranks only.
 fn override_fours(comm: &Comm, memory: &Shared) -> Result<(), HookError> {
     if comm.size() != 4 {
         return Ok(());
@@ -107,7 +107,7 @@ fn rank_of_two_kinds_of_communicators() {
         .expect("a half");
     assert_eq!(allreduce(&four, 1).expect("allreduce"), 4);
     assert_eq!(CALLS.load(Ordering::Relaxed), 1);
-    // The communicator that was made later, and that without the layer, are as they were.
+    // The later communicator, and the communicator without the layer, are unchanged.
     assert_eq!(allreduce(&two, 1).expect("allreduce"), 2);
     assert_eq!(allreduce(&world, 1).expect("allreduce"), 4);
     assert_eq!(CALLS.load(Ordering::Relaxed), 1);
@@ -155,7 +155,7 @@ fn rank_shares_tables() {
         "equal over the same: shared"
     );
 
-    // The same override by a lower layer lies over another table: not the same.
+    // The same override by a lower layer covers another table, so it is a different one.
     let other = Shared::default();
     hooks.register_create(Layer(1500), override_fours, Arc::clone(&other));
     hooks.register_destroy(Layer(1500), restore_fours, Arc::clone(&other));
@@ -169,7 +169,7 @@ fn rank_shares_tables() {
         "the lower overrides the upper"
     );
     drop(below);
-    // The lower layer's entry calls the upper's.
+    // The lower layer's entry calls the upper layer's.
     let before = CALLS.load(Ordering::Relaxed);
     assert_eq!(allreduce(&third, 5).expect("allreduce"), 20);
     assert_eq!(CALLS.load(Ordering::Relaxed) - before, 2);
@@ -187,7 +187,7 @@ fn rank_shares_tables() {
     println!("passed");
 }
 
-/// Takes away every blocking entry.
+/// Removes every blocking entry.
 fn take_away(comm: &Comm, _: &()) -> Result<(), HookError> {
     let mut functions = comm.collectives().functions();
     for collective in Collective::ALL {
@@ -197,7 +197,7 @@ fn take_away(comm: &Comm, _: &()) -> Result<(), HookError> {
     Ok(())
 }
 
-/// A layer's own nonblocking barrier: it is done when the one below is, and says so.
+/// A layer's own nonblocking barrier: it ends with the barrier below, and reports this.
 struct Slow(CollRequest);
 
 impl Pending for Slow {
@@ -216,7 +216,7 @@ unsafe fn slow_barrier(
     args: &CollArgs<'_>,
 ) -> CommResult<CollRequest> {
     let below = table.previous().expect("a table below");
-    // SAFETY: the arguments are passed on.
+    // SAFETY: the arguments are passed unchanged.
     let request = unsafe { below.start(Collective::Barrier, comm, args) }?;
     Ok(CollRequest::of_layer(comm, Box::new(Slow(request))))
 }
@@ -244,7 +244,7 @@ fn rank_without_blocking_entries() {
     let job = join();
     let world = Comm::world(&job).expect("world");
     let hooks = job.comm_hooks();
-    // Below the node's layer, so that it takes away what that has set.
+    // Registered below the node's layer, so that it removes the entries of that layer.
     hooks.register_create(Layer(1), take_away, ());
     hooks.register_destroy(Layer(1), restore, ());
     hooks.register_create(Layer::PROGRAM, slow_down, ());
@@ -255,7 +255,7 @@ fn rank_without_blocking_entries() {
     assert_eq!(allreduce(&comm, 7).expect("allreduce"), 21);
     let before = CALLS.load(Ordering::Relaxed);
     comm.ibarrier().expect("ibarrier").wait().expect("wait");
-    // Dropping one waits for it.
+    // Dropping a request waits for it.
     drop(comm.ibarrier().expect("ibarrier"));
     assert_eq!(CALLS.load(Ordering::Relaxed) - before, 2);
     comm.free().expect("free");
@@ -286,6 +286,6 @@ fn rank_dies() {
         CommError::Peer { .. } | CommError::Job { .. } | CommError::Broken { .. }
     );
     assert!(named, "{error:?}");
-    // And at once from then on.
+    // From then on, every call fails at once.
     assert!(comm.barrier().is_err());
 }

@@ -1,7 +1,7 @@
-//! Communicators among the processes of a job, over the C plugin: how they are made, what their
-//! layers see, and how they end.
+//! Communicators among the processes of a job, over the C plugin: their creation, the calls of
+//! their layers, and their end.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -50,7 +50,7 @@ fn rank_makes_communicators() {
     assert_ne!(dup.context(), world.context());
     assert_eq!(said(&dup), [0, 1, 2, 3]);
 
-    // Halves agree without the other half: only some ranks exchange, while the others do something else.
+    // Each half agrees without the other half: only some ranks exchange, while the others do other work.
     let halves = world
         .split(Some(me % 2), -i64::from(me))
         .expect("split")
@@ -84,7 +84,7 @@ fn rank_makes_communicators() {
         "{strangers:?}"
     );
 
-    // A window over three ranks in an order of their own.
+    // A window over three ranks in another order.
     if let Some(three) = three {
         let window = Window::allocate(&three, 64, 8).expect("window");
         window.lock_all(Assertion::empty()).expect("lock_all");
@@ -116,7 +116,7 @@ fn rank_makes_communicators() {
         assert!(matches!(other.dup(), Err(CommError::Freed { .. })));
         assert!(matches!(other.free(), Err(CommError::Freed { .. })));
     }
-    // Contexts come back: more communicators than there are numbers.
+    // Contexts are reused: the test makes more communicators than there are numbers.
     let mut highest = 0;
     for _ in 0..20 {
         let comm = world.dup().expect("dup");
@@ -124,7 +124,7 @@ fn rank_makes_communicators() {
         comm.free().expect("free");
     }
     assert!(highest < 5, "{highest}");
-    // A window outlives its communicator, whose number another has at once.
+    // A window outlives its communicator, whose number another communicator gets at once.
     let comm = world.dup().expect("dup");
     let context = comm.context();
     let window = Window::allocate(&comm, 8, 8).expect("window");
@@ -142,7 +142,7 @@ fn rank_makes_communicators() {
 
 type Journal = Arc<Mutex<Vec<String>>>;
 
-/// The parameter of the hooks: a name, and where they write.
+/// The parameter of the hooks: a name, and the journal.
 struct Param(&'static str, Journal);
 
 fn write(param: &Param, what: &str, comm: &Comm) {
@@ -152,7 +152,7 @@ fn write(param: &Param, what: &str, comm: &Comm) {
 
 #[allow(clippy::unnecessary_wraps, reason = "the shape of a hook")]
 fn created(comm: &Comm, param: &Param) -> Result<(), HookError> {
-    // Hooks may talk over the new communicator.
+    // Hooks may communicate over the new communicator.
     comm.exchange(param.0.as_bytes())?;
     write(param, "create", comm);
     Ok(())
@@ -187,7 +187,7 @@ fn rank_sees_hooks() {
     let taken = || std::mem::take(&mut *journal.lock().expect("journal"));
     let param = |name| Param(name, Arc::clone(&journal));
     let hooks = job.comm_hooks();
-    // In no particular order; the middle layer sees creations only.
+    // Registered in no particular order; the middle layer has a creation hook only.
     hooks.register_create(Layer(1002), fails, param("middle"));
     hooks.register_create(Layer(1001), created, param("lower"));
     hooks.register_destroy(Layer(1003), destroyed, param("upper"));
@@ -202,7 +202,8 @@ fn rank_sees_hooks() {
     comm.free().expect("free");
     assert_eq!(taken(), ["destroy lower 4", "destroy upper 4"]);
 
-    // A hook that fails at one rank: creation fails at all, and what was done above is undone.
+    // A hook fails at one rank: the creation fails at all ranks, and the completed hooks are
+    // undone.
     let failed = world.create(&[1, 2, 3]);
     if job.rank() > 0 {
         match failed {
@@ -219,14 +220,14 @@ fn rank_sees_hooks() {
             ["create upper 3", "create middle 3", "destroy upper 3"]
         );
     }
-    // Its context is free again, and the others go on.
+    // Its context is free again, and the other communicators work.
     let again = world.dup().expect("dup");
     assert_eq!(said(&again), [0, 1, 2, 3]);
     assert_eq!(again.context(), 1);
     again.free().expect("free");
     hooks.unregister(Layer(1002));
 
-    // Ranks that have not registered the same.
+    // Ranks with different registered hooks.
     if job.rank() == 3 {
         hooks.unregister(Layer(1001));
     }
@@ -243,7 +244,7 @@ fn rank_sees_hooks() {
 #[test]
 fn a_rank_that_died_is_an_error_and_no_hang() {
     let run = run(4, "rank_loses_another", &[]);
-    // The launcher ends the job for the dead rank; the others were told before.
+    // The launcher ends the job for the dead rank, after the other ranks were notified.
     assert_ne!(run.code(), Some(0));
     let found = run.stdout().matches("noticed").count();
     assert!(found <= 3, "{}", run.stdout());
@@ -270,7 +271,7 @@ fn hooks_may_call_back() {
 /// Makes a communicator inside of a create hook, asks for the world, and registers another layer.
 fn calls_back(comm: &Comm, busy: &AtomicBool) -> Result<(), HookError> {
     if busy.swap(true, Ordering::SeqCst) {
-        // For the communicator made below.
+        // The call for the communicator made below.
         return Ok(());
     }
     let hooks = comm.job().comm_hooks();
@@ -298,7 +299,7 @@ fn rank_hooks_call_back() {
     let job = join();
     job.comm_hooks()
         .register_create(Layer::PROGRAM, calls_back, AtomicBool::new(false));
-    // Two threads ask at once; one makes it.
+    // Two threads ask for the world at once; one of them makes it.
     let world = std::thread::scope(|scope| {
         let other = scope.spawn(|| Comm::world(&job).expect("world"));
         let world = Comm::world(&job).expect("world");

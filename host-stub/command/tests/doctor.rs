@@ -1,5 +1,5 @@
-//! `host-stub doctor`: what it says about the Open MPI on the PATH, two versions side by side, the plugin, and a home
-//! without write access. Open MPI is a script that answers as `ompi_info` does.
+//! Findings of `host-stub doctor`: the Open MPI on the PATH, two installed versions, the plugin, and a home without
+//! write access. A script stands for `ompi_info`.
 #![allow(
     clippy::expect_used,
     clippy::panic,

@@ -1,6 +1,6 @@
-//! Whole jobs of several processes, over the C plugin: how they meet, talk, and come apart.
+//! Whole jobs of several processes, over the C plugin: meeting, communication, and failures.
 //!
-//! The tests named `rank_` are what each rank runs; the launcher starts them, through this same
+//! Each rank runs one of the tests named `rank_`; the launcher starts the ranks from this
 //! executable.
 #![allow(
     clippy::expect_used,
@@ -48,7 +48,7 @@ fn a_removed_parameter_is_refused_with_what_to_use_instead() {
     let run = job_with(2, "rank_exchanges", &["--mca", "host_coll_hierarchy", "0"]);
     assert_eq!(run.code(), Some(2), "{}{}", run.stdout(), run.stderr());
     assert!(run.stderr().contains(REFUSAL), "{}", run.stderr());
-    // Under other launchers the ranks refuse it.
+    // Ranks refuse this plugin under other launchers.
     let mut options = JobOptions::default();
     options
         .settings
@@ -77,7 +77,7 @@ fn rank_exchanges() {
         }
     }
     let mut memory = vec![0_u64; 5];
-    // SAFETY: the memory outlives the registration, and is only looked at after a barrier.
+    // SAFETY: the memory outlives the registration, and is only read after a barrier.
     let region = unsafe {
         job.transport()
             .register(memory.as_mut_ptr().cast(), 40, Access::all())
@@ -186,7 +186,7 @@ fn a_rank_that_dies_in_a_barrier_ends_the_job() {
 fn rank_dies() {
     let job = Job::init(JobOptions::default()).expect("init");
     if job.rank() == 2 {
-        // SAFETY: no pointers; ends this process.
+        // SAFETY: the call takes no pointers; it ends this process.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
     let _ = job.barrier();
@@ -255,7 +255,7 @@ fn rank_is_cut_off() {
     let ended = WaitedFor::new("cut-off");
     if job.rank() == 1 {
         drop(job);
-        // Lives on until the other rank waits for it no longer.
+        // Lives until the other rank no longer waits for it.
         ended.wait();
         return;
     }
@@ -298,7 +298,7 @@ fn a_rank_that_breaks_the_protocol_ends_the_job() {
 fn rank_breaks_the_protocol() {
     let number = std::env::var(SOCKET_ENV).expect("a socket");
     let descriptor = number.split(':').next().and_then(|text| text.parse().ok());
-    // SAFETY: the socket that this process inherited; nothing else in it has it.
+    // SAFETY: this process inherited the socket, and no other code of it uses the socket.
     let mut stream = unsafe { UnixStream::from_raw_fd(descriptor.expect("a number")) };
     let rank = own_rank();
     stream

@@ -27,7 +27,7 @@ fn launch(place: &Place, ranks: u32, script: &str) -> Command {
     launch_with(&[], place, ranks, script)
 }
 
-/// The same with options of the launcher.
+/// As [`launch`], with options of the launcher.
 fn launch_with(options: &[&str], place: &Place, ranks: u32, script: &str) -> Command {
     let script = format!("{AWAIT}{script}");
     let mut command = host_stub(["launch", "-n", &ranks.to_string()]);
@@ -121,7 +121,7 @@ fn output_is_tagged_on_request() {
     assert!(run.stderr().contains("[1] three\n"), "{}", run.stderr());
 }
 
-/// More than one pipe holds, and less than those of the rank and of the launcher together.
+/// More than one pipe holds, and less than the pipes of the rank and of the launcher hold together.
 const BYTES: usize = 100_000;
 
 /// A job whose output is tagged and not read until its only rank has ended.
@@ -139,7 +139,7 @@ fn unread(place: &Place, stdout: Stdio) -> Killed {
 fn tagged_output_waits_for_its_reader() {
     let place = Place::new("slow-reader");
     let mut child = unread(&place, Stdio::piped());
-    // Longer than a pipe may stay open behind its rank.
+    // Longer than a pipe may stay open after its rank's end.
     std::thread::sleep(Duration::from_millis(1500));
     let mut text = String::new();
     let mut stdout = child.0.stdout.take().expect("a pipe");
@@ -183,7 +183,7 @@ fn threads_that_cannot_be_started_are_an_error() {
 fn a_signal_ends_the_wait_for_a_reader() {
     let place = Place::new("no-reader");
     let mut child = unread(&place, Stdio::piped());
-    // SAFETY: no pointers; the child is not reaped yet.
+    // SAFETY: the call takes no pointers; the child is not reaped yet.
     unsafe { libc::kill(child.0.id() as i32, libc::SIGTERM) };
     let mut status = None;
     eventually("the launcher has ended", || {
@@ -306,7 +306,7 @@ fn a_signal_to_the_launcher_ends_the_job() {
         let mut command = launch(&place, 2, &format!("{FAMILY} sleep 60"));
         let mut child = Killed(command.stderr(Stdio::null()).spawn().expect("spawn"));
         let pids = pids(&place, 6);
-        // SAFETY: no pointers; the child is not reaped yet.
+        // SAFETY: the call takes no pointers; the child is not reaped yet.
         unsafe { libc::kill(child.0.id() as i32, signal) };
         let mut status = None;
         eventually("the launcher has ended", || {
@@ -360,7 +360,7 @@ fn numbers_of_ranks_that_are_none_are_refused() {
         let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
         assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
     }
-    // Refused as a number, not as another option.
+    // Refused as an invalid number, not as another option.
     for command in [&["launch"][..], &["check"], &["bench", "put"]] {
         let refused = finish(host_stub(command).args(["--np", "-1"]));
         let said = refused.stderr();
@@ -380,7 +380,7 @@ fn json_tells_how_each_rank_ended() {
     assert_eq!(outcome["ranks"][0]["end"]["signal"], libc::SIGTERM);
 }
 
-/// A job inside a rank of a job: the outer's end takes the inner with it, whose guard ends it where its launcher cannot.
+/// A job inside a rank of another job: the end of the outer job ends the inner job, by its guard if its launcher cannot.
 #[test]
 fn nested_jobs_end_with_the_outer_one() {
     let quick = ("", "exec sleep 60");

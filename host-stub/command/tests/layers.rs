@@ -1,7 +1,7 @@
-//! Layers that fail while a communicator is made, and layers with something under way when one is
-//! freed. Over the C plugin.
+//! Layers that fail while a communicator is made, and layers with collectives under way when one is
+//! freed. The tests use the C plugin.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -51,7 +51,7 @@ fn rank_fails_at_the_world_once() {
     let world = Comm::world(&job).expect("the second try");
     let dup = world.dup().expect("dup");
     assert_eq!((world.context(), dup.context()), (0, 1));
-    // Both at once: what is said in one is not heard in the other.
+    // Both at once: each call gets only its own messages.
     let me = [job.rank() as u64, job.rank() as u64 + 100];
     let mut sums = [0u64; 2];
     let requests: Vec<CollRequest> = [&world, &dup]
@@ -72,7 +72,7 @@ fn rank_fails_at_the_world_once() {
 
 type Journal = Arc<Mutex<Vec<String>>>;
 
-/// A hook's name, where it writes, and the rank at which it fails.
+/// A hook's name, its journal, and the rank at which it fails.
 struct Param(&'static str, Journal, Option<usize>);
 
 fn write(param: &Param, what: &str) {
@@ -120,7 +120,7 @@ fn rank_undoes_what_ran() {
     let hooks = job.comm_hooks();
     let layer = Layer::PROGRAM;
     hooks.register(layer, created, destroyed, param("first", None));
-    // Registered apart, they belong together all the same.
+    // Hooks of one layer belong together, although they are registered separately.
     hooks.register_create(layer, fails_before_it_talks, param("second", Some(2)));
     hooks.register_destroy(layer, destroyed, param("second", None));
     hooks.register(layer, created, destroyed, param("third", None));
@@ -152,7 +152,7 @@ fn rank_undoes_what_ran() {
     println!("passed");
 }
 
-/// Overrides nothing, and remembers the table.
+/// Overrides no entry, and remembers the table.
 fn overrides(comm: &Comm, its: &Mutex<Option<Arc<CollTable>>>) -> Result<(), HookError> {
     let mut functions = comm.collectives().functions();
     functions.set_nonblocking(Collective::Barrier, staged_barrier);
@@ -161,7 +161,7 @@ fn overrides(comm: &Comm, its: &Mutex<Option<Arc<CollTable>>>) -> Result<(), Hoo
     Ok(())
 }
 
-/// The layer finds what it left.
+/// The layer finds the table that it set.
 fn restores(comm: &Comm, its: &Mutex<Option<Arc<CollTable>>>) -> Result<(), HookError> {
     let table = its.lock().expect("table").take().expect("a table");
     assert!(Arc::ptr_eq(&table, &comm.collectives()), "not its own");
@@ -200,7 +200,7 @@ fn rank_overrides_and_fails() {
         world.dup(),
         Err(CommError::Creation { rank: 0, .. })
     ));
-    // The upper layer's at both ranks, the lower's where it succeeded.
+    // The upper layer's hook ran at both ranks, the lower layer's only where it succeeded.
     assert_eq!(FOUND.load(Ordering::Relaxed), 1 + job.rank() as usize);
     assert_eq!(job.live_collective_tables(), before);
     job.finalize().expect("finalize");
@@ -257,7 +257,7 @@ unsafe fn staged_barrier(
     Ok(CollRequest::of_layer(comm, Box::new(staged)))
 }
 
-/// By now the layer's collectives have ended and their state is gone.
+/// Now the layer's collectives have ended and their state is freed.
 fn counts(comm: &Comm, its: &Mutex<Option<Arc<CollTable>>>) -> Result<(), HookError> {
     assert_eq!(STAGES.load(Ordering::Relaxed), 8, "all stages of both");
     assert_eq!(ENDED.load(Ordering::Relaxed), 2, "nothing is kept");
@@ -277,7 +277,7 @@ fn rank_frees_with_a_layers_request() {
     let hooks = job.comm_hooks();
     hooks.register(Layer::PROGRAM, overrides, counts, Mutex::default());
     let comm = world.dup().expect("dup");
-    // Nobody asks for either before the end; one is never asked at all.
+    // The program tests neither before the end, and one of them never.
     let mut first = comm.ibarrier().expect("ibarrier");
     std::mem::forget(comm.ibarrier().expect("ibarrier"));
     comm.free().expect("free");

@@ -24,7 +24,7 @@ fn services() -> HostServices {
 }
 
 fn open(path: &Path) -> Result<Arc<Plugin>, LoadError> {
-    // SAFETY: the files are built or written by these tests.
+    // SAFETY: these tests build or write the files.
     unsafe { Plugin::open(path, services()) }
 }
 
@@ -105,7 +105,7 @@ fn params_lists_every_parameter_of_the_host() {
     }
 }
 
-/// A mistyped name is told of, by `params` and by a job; one that the job declares later is known.
+/// `params` and a job report a mistyped name, but not a name that the job declares later.
 #[test]
 fn a_mistyped_parameter_of_the_host_is_told_of() {
     let plugin = c_plugin(None);
@@ -156,7 +156,7 @@ fn held() -> (usize, u64) {
     (descriptors, resident)
 }
 
-/// Run in a process of its own, so that other tests' descriptors do not count.
+/// Run in a separate process, so that descriptors of other tests do not count.
 #[test]
 fn nothing_is_left_of_plugins_opened_and_closed() {
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));
@@ -180,7 +180,7 @@ fn open_and_close() {
     let bad = c_plugin(Some("BAD_MODULE_MAJOR"));
     let once = |path: &Path| {
         let component = Component::open(open(path).expect("open")).expect("component");
-        // SAFETY: Multiple asks nothing of the caller.
+        // SAFETY: the level Multiple requires nothing of the caller.
         let _ = unsafe { component.init(ThreadLevel::Multiple) };
     };
     for _ in 0..20 {

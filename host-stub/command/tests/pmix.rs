@@ -1,7 +1,7 @@
-//! Jobs that an unmodified `mpirun` started: how ranks meet through PMIx, talk, and come apart.
+//! Jobs that an unmodified `mpirun` started: meeting through PMIx, communication, and failures.
 //!
 //! Jobs on two nodes run on this machine: mpirun starts its second daemon through a program that
-//! takes the place of ssh. The tests named `rank_` are what each rank runs.
+//! takes the place of ssh. Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -21,21 +21,21 @@ use host_stub::{Job, JobOptions};
 use integration_tests::fixtures::ofi_plugin;
 use test_skips::{Lacking, skipped};
 
-/// After this many seconds mpirun is told to end.
+/// After this many seconds mpirun gets a signal to end.
 const LIMIT: &str = "500";
 
 /// The nodes on which the ranks run.
 #[derive(Clone, Copy, PartialEq)]
 enum Nodes {
     One,
-    /// The first half of the ranks on one, the others on the second.
+    /// The first half of the ranks on one node, the others on the second.
     Two,
 }
 
-/// A job under mpirun; none, with a word about it, on a machine without.
+/// A job under mpirun; a machine without mpirun skips it with a message.
 struct Mpirun {
     command: Command,
-    /// For mpirun's own files.
+    /// A folder for mpirun's own files.
     _place: Place,
 }
 
@@ -51,8 +51,8 @@ impl Mpirun {
         command.args(["-n", &ranks.to_string()]);
         if nodes == Nodes::Two {
             let agent = place.0.join("agent");
-            // Each node has a place of its own: two daemons that start at once in one place may
-            // meet while they make their folders, and one of them then gives up.
+            // Each node has its own folder: of two daemons that make their folders in the same
+            // place at once, one may give up.
             let script = "#!/bin/sh\nexport TMPDIR=\"$TMPDIR/$1\"\nmkdir -p \"$TMPDIR\"\nshift\n\
                           exec /bin/sh -c \"$*\"\n";
             std::fs::write(&agent, script).expect("write");
@@ -157,7 +157,7 @@ fn four_ranks_on_two_nodes_over_tcp() {
     check(test, 4, Nodes::Two, "tcp;ofi_rxm", "fence");
 }
 
-/// Joins the job of the environment, as [`Job`] does, but without a transport.
+/// Joins the job of the environment like [`Job`], but without a transport.
 fn join() -> std::sync::Arc<dyn Bootstrap> {
     bootstrap::from_environment().expect("join")
 }
@@ -184,14 +184,14 @@ fn ranks_on_two_nodes_tell_each_other_everything() {
     assert_eq!(run.stdout().matches("on nodes [0, 0, 1, 1]").count(), 4);
 }
 
-/// A launcher that names no hosts: a node then knows its own ranks, and nothing of the others.
+/// If the launcher names no hosts, a node knows only its own ranks.
 #[test]
 fn ranks_without_names_of_hosts_find_the_same_nodes() {
     let test = "ranks_without_names_of_hosts_find_the_same_nodes";
     let Some(mut mpirun) = Mpirun::new(test, 4, Nodes::Two) else {
         return;
     };
-    // SAFETY: opening libpmix runs constructors only, and they ask nothing.
+    // SAFETY: opening libpmix only runs its constructors, which have no requirements.
     let library = unsafe { libloading::Library::new("libpmix.so.2") };
     let maps = std::fs::read_to_string("/proc/self/maps").expect("read");
     let path = maps
@@ -317,8 +317,8 @@ fn rank_aborts() {
             scope.spawn(|| job.barrier());
             std::thread::sleep(Duration::from_millis(200));
             job.abort(33, "out of biscuits");
-            // The rank that aborts leaves next: mpirun of 4.1.4 was seen to take note of an abort and
-            // go on all the same.
+            // The aborting rank then exits: mpirun of 4.1.4 sometimes noticed an abort and continued
+            // the job.
             std::process::exit(33);
         });
     }
@@ -378,7 +378,7 @@ fn rank_of_the_inner_job() {
     job.finalize().expect("finalize");
 }
 
-/// `host-stub check` as PMIx's variables say, without a server to match.
+/// `host-stub check` with PMIx's variables, but without a server.
 fn pretended(name: &str, value: &str) -> Finished {
     let mut command = common::host_stub(["check", "--plugin"]);
     command
@@ -392,7 +392,7 @@ fn pretended(name: &str, value: &str) -> Finished {
 
 #[test]
 fn a_server_that_is_not_there_is_an_error() {
-    // SAFETY: opening libpmix runs constructors only, and they ask nothing.
+    // SAFETY: opening libpmix only runs its constructors, which have no requirements.
     if unsafe { libloading::Library::new("libpmix.so.2") }.is_err() {
         skipped(
             Lacking::Package,
@@ -411,7 +411,7 @@ fn a_server_that_is_not_there_is_an_error() {
 
 #[test]
 fn a_missing_library_is_an_error_that_names_it() {
-    // A file of that name that is no library stands first where the loader looks.
+    // The loader first finds a file of this name that is no library.
     let place = Place::new("no_libpmix");
     std::fs::write(place.0.join("libpmix.so.2"), "not a library").expect("write");
     let run = pretended("LD_LIBRARY_PATH", &place.0.to_string_lossy());

@@ -84,7 +84,7 @@ fn every_truncation_and_every_addition_is_an_error() {
     }
 }
 
-/// Frames with something wrong.
+/// Invalid frames.
 fn corpus() -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/corpus/frames");
     let files = std::fs::read_dir(folder).expect("the corpus");
@@ -125,7 +125,7 @@ fn limits_are_kept_before_anything_is_allocated() {
         data: vec![0; MAX_ITEM + 1],
     };
     Request::decode(&far.encode()[4..]).expect_err("a contribution too long");
-    // A list that claims more parts than there are bytes.
+    // A list that claims more parts than its bytes can hold.
     let mut parts = Reply::Gathered { parts: vec![] }.encode()[4..].to_vec();
     parts[1..5].copy_from_slice(&4000_u32.to_le_bytes());
     Reply::decode(&parts).expect_err("no parts there");
@@ -147,7 +147,7 @@ fn another_greeting_and_another_version_are_told_apart() {
     assert!(error.contains("XSTBRANK"), "{error}");
 }
 
-/// A server on a thread of its own, and the ranks' sockets.
+/// A server on a separate thread, and the ranks' sockets.
 struct Served {
     sockets: Vec<UnixStream>,
     stop: Arc<AtomicBool>,
@@ -246,7 +246,7 @@ fn a_rank_that_breaks_the_protocol_is_cut_off_by_name() {
     assert_eq!(broken.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 6, 7]);
 }
 
-/// A rank's end closes with an answer unread, so that the server's read fails.
+/// A rank closes its socket with an unread answer, so that the server's read fails.
 #[test]
 fn a_rank_that_does_not_listen_is_cut_off_by_name() {
     let mut served = Served::start(1);
@@ -288,7 +288,8 @@ fn a_rank_may_come_back() {
     assert_eq!(served.stop().0.membership(0), Membership::Left);
 }
 
-/// The descriptor is another file's, or closed: some program in between closes what it inherits.
+/// The descriptor is closed, or belongs to another file: some programs in between close inherited
+/// descriptors.
 #[test]
 fn a_socket_that_was_not_inherited_is_told() {
     let (socket, _) = UnixStream::pair().expect("a pair");
@@ -371,7 +372,8 @@ fn ranks_exchange() {
     assert_eq!(events, []);
 }
 
-/// A rank leaves while its exchange is under way, which ends with the loss of another rank. Each gets its own answer.
+/// A rank leaves while its exchange is under way, and the loss of another rank ends the exchange. Exchange and
+/// farewell get separate answers.
 #[test]
 fn the_end_of_an_exchange_is_no_answer_to_a_farewell() {
     let (socket, mut stream) = UnixStream::pair().expect("a pair");
@@ -418,7 +420,7 @@ fn what_is_too_long_is_refused_before_it_is_sent() {
     let refused = rank.allgather(&long, &mut || {});
     let error = refused.expect_err("too long").to_string();
     assert!(error.contains("at most"), "{error}");
-    // The connection is as good as before.
+    // The connection still works.
     let all = rank.allgather(&long[1..], &mut || {}).expect("gather");
     assert_eq!(all, [&long[1..]]);
     rank.finalize().expect("leave");

@@ -1,7 +1,7 @@
-//! Windows in safe Rust, in jobs of several processes over the C plugin, with each table: what is complete when an
-//! epoch ends, however its body ended, who owns buffers, and what is refused. Collectives of slices: what is refused.
+//! Windows in safe Rust, in jobs of several processes over the C plugin, with each table: completion at the end of an
+//! epoch, also if its body failed, ownership of buffers, and refusals. Collectives of slices: refusals.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -27,7 +27,7 @@ fn over_each_table(ranks: u32, body: &str) {
     }
 }
 
-/// A job, and a window of words with the table that is asked for.
+/// A job, and a window of words with the requested table.
 fn begin(elements: usize) -> (Arc<Job>, Window<u64>) {
     let job = Job::init(JobOptions::default()).expect("init");
     let table = std::env::var("RMA_TABLE").expect("a table");
@@ -250,7 +250,8 @@ fn rank_refusals() {
     end(job, window);
 }
 
-/// The example `matrix` has what they do; without the node layer, which compares no lengths.
+/// The example `matrix` shows their results. Run without the node layer, which does not compare
+/// lengths.
 #[test]
 fn slices_of_the_wrong_length_are_refused() {
     passes_with(2, "rank_slices", &[("OMPI_MCA_host_coll_node", "0")]);
@@ -269,7 +270,7 @@ fn rank_slices() {
             "{result:?}"
         );
     };
-    // Before anything is sent: both ranks go on with the same collectives.
+    // Refused before anything is sent, so both ranks still match in later collectives.
     refused(ranks.allreduce(&from[..3], &mut into, Op::Sum));
     refused(ranks.allgather(&from[..1], &mut into));
     refused(ranks.alltoall(&from[..3], &mut into[..3]));
@@ -287,7 +288,7 @@ fn rank_slices() {
     assert_eq!(into, [[2; 4], [0; 4]][rank]);
     ranks.bcast(&mut into[..0], 1).expect("nothing");
 
-    // Ranks that differ: the receiver fails, and no element beyond its slice changes.
+    // Ranks with different lengths: the receiver fails, and no element beyond its slice changes.
     let other = world.dup().expect("dup");
     let ranks = SliceCollectives::of(&other);
     let mut into = [7u16 + rank as u16; 4];

@@ -1,7 +1,7 @@
-//! Tasks of a runtime that yields: a task that waits lies below those that run on its thread meanwhile, and goes on when they
-//! have ended. Over the C plugin, whose operations take their time.
+//! Tasks of a runtime that yields: a waiting task lies on the stack below the tasks that run on its thread meanwhile, and
+//! continues when they have ended. The tests use the C plugin with slow operations.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -21,17 +21,17 @@ use host_stub::win::{Assertion, Custom, CustomOp, Datatype, Info, Layout, Target
 use host_stub::{Job, JobOptions};
 use plugin_api::Status;
 
-/// A fetched word takes longer than it takes to begin another task; only the tasks' thread makes progress.
+/// Fetching a word takes longer than beginning another task; only the tasks' thread makes progress.
 const SLOW: [(&str, &str); 2] = [
     ("CMA_DELAY_US", "500"),
     ("OMPI_MCA_host_progress_thread", "0"),
 ];
 
-/// Tasks that share a thread, of a test that waits for all of them.
+/// The tasks of a test, which share a thread. The test waits for all of them.
 static TASKS: Mutex<VecDeque<Task>> = Mutex::new(VecDeque::new());
-/// Tasks on the thread's stack.
+/// Number of tasks on the thread's stack.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);
-/// Most of them at one time.
+/// The greatest such number so far.
 static DEEPEST: AtomicUsize = AtomicUsize::new(0);
 /// The job whose operations are counted.
 static JOB: OnceLock<Arc<Job>> = OnceLock::new();
@@ -46,8 +46,7 @@ fn begun() -> u64 {
     job.transport().stats().expect("stats").posted
 }
 
-/// Runs the next task to its end. The tasks that it lets run begin behind its first `patience`
-/// operations.
+/// Runs the next task to its end. Other tasks run inside it after its first `patience` operations.
 fn run_one(patience: u64) -> bool {
     let task = TASKS.lock().expect("tasks").pop_front();
     let Some(task) = task else {
@@ -72,8 +71,8 @@ unsafe extern "C" fn yield_now() {
     }
 }
 
-/// Runs all tasks, and inside the first, behind `patience` of its operations, the others. Says how many lay on the stack at
-/// once.
+/// Runs all tasks: the others run inside the first one, after `patience` of its operations. Returns the greatest number of
+/// tasks on the stack.
 fn run_all(tasks: impl Iterator<Item = Task>, patience: u64) -> usize {
     TASKS.lock().expect("tasks").extend(tasks);
     while run_one(patience) {}
@@ -95,7 +94,7 @@ fn join() -> Arc<Job> {
         yield_now: Some(yield_now),
         ..Hooks::default()
     };
-    // SAFETY: the functions stay, and do what the table says.
+    // SAFETY: the functions stay, and keep the contract of the table.
     unsafe { set_hooks(Some(&hooks)) }.expect("hooks");
     let mut options = JobOptions::default().task_multiple();
     options.arithmetic = Some(add);
@@ -139,7 +138,8 @@ fn rank_updates_in_tasks() {
                 op: CustomOp::Combine(0),
             };
             let one = 1u64.to_ne_bytes();
-            // SAFETY: the operand lives until the call returns, which completes what is done under a lock.
+            // SAFETY: the operand lives until the call returns, and an accumulate under a lock is complete
+            // then.
             unsafe { window.accumulate_custom(custom, (one.as_ptr(), &row), None, target) }
                 .expect("accumulate");
         };
@@ -168,7 +168,7 @@ fn tasks_of_a_thread_read_the_regions_of_one_target() {
 #[test]
 #[ignore = "a rank of tasks_of_a_thread_read_the_regions_of_one_target"]
 fn rank_puts_to_regions_in_tasks() {
-    // The version of the regions, and the first word of what has changed.
+    // Two operations: reads of the version of the regions and of the first changed word.
     puts_to_regions(4, 2);
 }
 
@@ -184,8 +184,8 @@ fn rank_puts_to_regions_in_many_tasks() {
     assert!(deepest > 64, "{deepest} tasks waited at once");
 }
 
-/// Tasks that put to memory which the other rank has attached, and fetch the version of its regions before. Says how many
-/// lay on the stack at once.
+/// Runs tasks that put to attached memory of the other rank, after a read of the version of its regions. Returns the
+/// greatest number of tasks on the stack.
 fn puts_to_regions(tasks: u64, patience: u64) -> usize {
     let job = join();
     let window = Arc::new(Window::dynamic_with(&job, &info()).expect("a window"));

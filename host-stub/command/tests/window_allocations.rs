@@ -1,5 +1,5 @@
-//! Window calls allocate nothing once pools are warm: counted by the global allocator, over the C
-//! plugin, whose own memory is not Rust's. (What the transport allocates is counted beside it.)
+//! Window calls allocate nothing with warm pools. The global allocator counts, over the C plugin,
+//! whose own memory does not count. (`allocations.rs` of core counts the transport's.)
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -32,7 +32,8 @@ fn calls(window: &Window, buffers: &mut [[u64; WORDS]; 2]) {
         from.as_mut_ptr().cast::<u8>(),
         into.as_mut_ptr().cast::<u8>(),
     );
-    // SAFETY: the buffers hold the layouts, do not overlap, and are untouched until after the flush.
+    // SAFETY: the buffers hold the layouts, do not overlap, and are not accessed until after the
+    // flush.
     let requests = unsafe {
         window.put(from, &row, target(&row)).expect("put");
         window.put(from, &row, target(&gaps)).expect("strided put");

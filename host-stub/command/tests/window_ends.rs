@@ -1,7 +1,7 @@
-//! Ends of windows, and changes of their hints: apart from each other, in jobs of several processes over the C plugin whose
-//! threads call in another order at each rank; and after calls that failed.
+//! Ends of windows, and changes of their hints: with threads that call in another order at each rank, in jobs of several
+//! processes over the C plugin; and after calls that failed.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -20,7 +20,7 @@ use host_stub::win::{
 };
 use host_stub::{Comm, Job, JobOptions};
 
-/// Round trips in which a call of another rank on the wrong window would have been answered.
+/// Number of round trips after which a call of another rank on the wrong window would have ended.
 const ROUNDS: usize = 2000;
 
 /// Calls that are about to begin.
@@ -38,7 +38,8 @@ fn joined() -> Arc<Job> {
     Job::init(JobOptions::default()).expect("init")
 }
 
-/// Two windows, and one for what the ranks tell each other: over the job, or over the world's communicator.
+/// Makes two windows, and one for messages between the ranks: over the job, or over the world's
+/// communicator.
 fn windows(job: &Arc<Job>) -> [Window; 3] {
     let table = std::env::var("APART_TABLE").expect("a table");
     let info = Info::new().with("host_win_table", &table).expect("a hint");
@@ -82,7 +83,7 @@ fn add(window: &Window, rank: usize, operand: u64) -> u64 {
     u64::from_ne_bytes(old)
 }
 
-/// The calls that rank 1 makes in another order than rank 0; returns the window if that is left.
+/// The calls that rank 1 makes in another order than rank 0; returns the window if it still exists.
 fn beside(job: &Job, second: Window) -> Option<Window> {
     BEGUN.fetch_add(1, Ordering::SeqCst);
     if std::env::var("APART_BESIDE").expect("a call") == "barrier" {
@@ -103,8 +104,8 @@ fn the_end_of_a_window_is_apart_from_barriers_of_the_job() {
     in_each_way("rank_ends_a_window_beside", "barrier");
 }
 
-/// Rank 0 ends a window, and then does something else; rank 1 that first, in a thread, while its main thread still uses
-/// the window.
+/// Rank 0 ends a window, then does other calls; rank 1 makes these other calls first, in a thread, while its main
+/// thread still uses the window.
 #[test]
 #[ignore = "a rank of the_end_of_a_window_is_apart_from_that_of_others and its neighbour"]
 fn rank_ends_a_window_beside() {
@@ -152,7 +153,7 @@ fn rank_changes_hints_in_another_order() {
     let info = |key: &str, value: &str| Info::new().with(key, value).expect("a hint");
     let unordered = info("accumulate_ordering", "none");
     let unlocked = info("no_locks", "true");
-    // More than once: the earlier words are no longer read.
+    // More than once, so that the words of an earlier call must not be read again.
     for _ in 0..3 {
         if job.rank() == 0 {
             first.set_info(&unordered).expect("set_info");
@@ -177,14 +178,14 @@ fn rank_changes_hints_in_another_order() {
         let found = |window: &Window, key: &str| window.get_info().expect("get_info").get(key);
         assert_eq!(found(&first, "no_locks").as_deref(), Some("false"));
         assert_eq!(found(&second, "no_locks").as_deref(), Some("true"));
-        // Without exchange of the ranks in between, and with one.
+        // Without an exchange between the ranks, and with one.
         second.fence(Assertion::empty()).expect("fence");
         second.fence(Assertion::NOSUCCEED).expect("fence");
         second
             .set_info(&info("no_locks", "false"))
             .expect("set_info");
     }
-    // A refusal of one rank is heard at all of them, with its text.
+    // All ranks get a refusal of one rank, with its text.
     let fixed = match job.rank() {
         0 => info("no_locks", "false"),
         _ => info("host_ranks_per_node", "7"),
@@ -207,7 +208,7 @@ fn a_window_outlives_its_communicator() {
     passes(2, "rank_frees_a_communicator_first");
 }
 
-/// The communicator's number is another's then.
+/// Another communicator then has its number.
 #[test]
 #[ignore = "a rank of a_window_outlives_its_communicator"]
 fn rank_frees_a_communicator_first() {
@@ -277,7 +278,7 @@ fn an_exposure_that_fails_is_over() {
         assert!(waited.wait().is_err());
         assert!(tested.test().is_err());
         for window in [unposted, waited, tested] {
-            // There is no exposure to wait for.
+            // No exposure is open, so the wait is refused.
             assert!(matches!(
                 unboxed(&window.wait()),
                 Err(WinError::EpochMisuse { .. })
@@ -295,7 +296,7 @@ fn a_window_whose_rank_is_lost_ends_with_an_error() {
     }
 }
 
-/// Rank 2 goes before it has completed what the others posted for.
+/// Rank 2 ends before it completes the epoch for which the others posted.
 #[test]
 #[ignore = "a rank of a_window_whose_rank_is_lost_ends_with_an_error"]
 fn rank_goes_in_an_epoch() {

@@ -1,7 +1,7 @@
 //! Windows whose ranks share memory, in jobs of several processes over the C plugin: a rank that
-//! goes while others wait for what it holds, and memory that nothing remains of.
+//! ends while others wait for its lock, and memory that must be freed completely.
 //!
-//! The tests named `rank_` are what each rank runs.
+//! Each rank runs one of the tests named `rank_`.
 #![allow(
     clippy::expect_used,
     clippy::panic,
@@ -50,7 +50,7 @@ fn rank_goes_with_a_lock() {
     }
     let kind = [LockKind::Shared, LockKind::Exclusive][job.rank() as usize];
     match unboxed(&window.lock(kind, 0, Assertion::empty())) {
-        // The plugin may find out first, and says it in its own words.
+        // The plugin may detect it first, and reports it in its own words.
         Err(WinError::Job { reason, .. })
             if reason.contains("rank 2") || reason.contains("process 2") =>
         {
@@ -59,7 +59,7 @@ fn rank_goes_with_a_lock() {
         other => panic!("the lock gave {other:?}"),
     }
     std::mem::forget(window);
-    // SAFETY: ends this process without the destructors of a job that is no more.
+    // SAFETY: ends this process without the destructors of a job that no longer exists.
     unsafe { libc::_exit(0) };
 }
 
@@ -112,7 +112,7 @@ fn rank_goes_unnotified() {
         other => panic!("the wait gave {other:?}"),
     }
     std::mem::forget(window);
-    // SAFETY: ends this process without the destructors of a job that is no more.
+    // SAFETY: ends this process without the destructors of a job that no longer exists.
     unsafe { libc::_exit(0) };
 }
 
@@ -146,7 +146,7 @@ fn rank_makes_many_windows() {
     job.finalize().expect("finalize");
 }
 
-/// Memory of no window, then of one.
+/// Memory that belongs to no window at first, then to one.
 #[test]
 fn allocated_memory_serves_windows() {
     // SAFETY: the plugin is built with these tests.
@@ -167,7 +167,7 @@ fn allocated_memory_serves_windows() {
     window.unlock_all().expect("unlock_all");
     assert_eq!(i32::from_ne_bytes(old), 2);
     window.free().expect("free");
-    // SAFETY: from `alloc_mem`, and the window is gone.
+    // SAFETY: the memory comes from `alloc_mem`, and the window is freed.
     unsafe { free_mem(memory, 100) };
     assert!(alloc_mem(usize::MAX).is_err());
     job.finalize().expect("finalize");

@@ -1,4 +1,4 @@
-//! The measured loops. Nothing in them allocates.
+//! The measured loops, which allocate nothing.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,9 @@ use super::Operation;
 use super::report::{Figure, Row};
 use host_stub::win::{Layout, Op, Target, WinResult, Window};
 
-/// Calls between two flushes when the rate is measured.
+/// Maximum calls between two flushes in measurements of the rate.
 const BATCH: usize = 64;
-/// Bytes between two flushes when the rate is measured, whatever the size of a call; one call at
-/// least.
+/// Maximum bytes between two flushes in measurements of the rate, but at least one call.
 const BATCH_BYTES: usize = 8 << 20;
 
 /// Rounds in which one size is measured. The spread of a figure is the distance between their
@@ -32,11 +31,11 @@ pub(super) struct Measure<'w> {
     run: usize,
     origin: Vec<u64>,
     result: Vec<u64>,
-    /// Nanoseconds of each call; never longer than [`SAMPLES`].
+    /// Nanoseconds of each call; at most [`SAMPLES`] values.
     samples: Vec<u64>,
 }
 
-/// Most latencies that are kept for one size.
+/// Maximum number of latencies that are kept for one size.
 const SAMPLES: usize = 200_000;
 
 impl<'w> Measure<'w> {
@@ -61,7 +60,7 @@ impl<'w> Measure<'w> {
     /// Measures one size, within about `budget`.
     pub(super) fn run(&mut self, size: usize, budget: Duration) -> WinResult<Row> {
         let batch = (BATCH_BYTES / size.max(1)).clamp(1, BATCH);
-        // Connections, caches and pools first.
+        // Warms connections, caches and pools first.
         let warm = Instant::now();
         for _ in 0..100 {
             self.call(size)?;
@@ -142,9 +141,9 @@ impl<'w> Measure<'w> {
             displacement: self.base,
             layout,
         };
-        // SAFETY: both buffers hold the largest size, and live, untouched but by these calls,
-        // until after the flush that ends every loop. Calls of one batch may share them: reads of
-        // one origin do not conflict, and fetched values are not looked at.
+        // SAFETY: both buffers hold the largest size, live until after the flush that ends every
+        // loop, and only these calls use them. Calls of one batch may share them: reads of one
+        // origin do not conflict, and fetched values are not read.
         unsafe {
             match self.operation {
                 Operation::Put => self.window.put(origin, &bytes, target(&there)),
@@ -173,7 +172,7 @@ impl<'w> Measure<'w> {
     }
 }
 
-/// Of sorted nanoseconds, microseconds.
+/// A percentile of sorted nanoseconds, in microseconds.
 fn percentile(sorted: &[u64], per_cent: usize) -> f64 {
     let index = (sorted.len() * per_cent / 100).min(sorted.len().saturating_sub(1));
     sorted.get(index).map_or(f64::NAN, |ns| *ns as f64 / 1e3)

@@ -1,7 +1,7 @@
 //! `host-stub bench`: latency and rate of single calls between two ranks.
 //!
-//! Rank 0 calls, rank 1 only progresses; further ranks wait. Latency is a call and its flush, one
-//! after the other; rate is many calls and then one flush.
+//! Rank 0 calls, rank 1 only makes progress; further ranks wait. Latency is a call and its flush,
+//! one after the other; rate is many calls and then one flush.
 
 mod measure;
 mod report;
@@ -91,11 +91,11 @@ pub struct Bench {
     #[arg(long, value_name = "BYTES", default_value_t = 0)]
     run: usize,
 
-    /// A dynamic window, to which the target has attached its memory.
+    /// Uses a dynamic window, to which the target attaches its memory.
     #[arg(long)]
     dynamic: bool,
 
-    /// Seconds that the whole run may take, about.
+    /// Approximate seconds that the whole run may take.
     #[arg(long, value_name = "S", default_value_t = 20.0)]
     seconds: f64,
 }
@@ -106,7 +106,7 @@ fn table_choice(word: &str) -> Result<TableChoice, String> {
 }
 
 impl Bench {
-    /// Runs it, and returns the exit code.
+    /// Runs the command, and returns the exit code.
     pub fn run(&self) -> Result<u8, CommandError> {
         if !(0.1..=3600.0).contains(&self.seconds) {
             return Err(CommandError::new(
@@ -144,7 +144,7 @@ impl Bench {
             ));
         }
         let mut sizes = self.operation.sizes(self.max_size);
-        // Two runs at least.
+        // A size needs at least two runs.
         sizes.retain(|size| self.run == 0 || size / 2 >= self.run && size % self.run == 0);
         let largest = sizes.iter().copied().max().unwrap_or(8);
         let target = 1;
@@ -162,7 +162,7 @@ impl Bench {
         } else {
             Ok(None)
         };
-        // The other ranks have been here all along, progressing.
+        // The other ranks wait at this barrier from the beginning, and make progress.
         job.barrier()?;
         window.free().map_err(|error| failed(error.into()))?;
         job.finalize()?;
@@ -174,7 +174,8 @@ impl Bench {
         Ok(Exit::Ok as u8)
     }
 
-    /// A window of so many bytes of this rank, and the displacement of the target's memory in it.
+    /// Makes a window with `len` bytes at this rank; returns it with the displacement of the
+    /// target's memory.
     fn window(
         &self,
         job: &Arc<Job>,
@@ -187,10 +188,10 @@ impl Bench {
             return Ok((window, 0));
         }
         let window = Window::dynamic_with(job, &info).map_err(failed)?;
-        // For the life of the process, as peers may reach it until the window is freed.
+        // Kept for the life of the process, because peers may reach it until the window is freed.
         let memory = vec![0u8; len].leak().as_mut_ptr();
         if len > 0 {
-            // SAFETY: the memory is never freed, and nothing but calls on the window uses it.
+            // SAFETY: the memory is never freed, and only calls on the window use it.
             unsafe { window.attach(memory, len) }.map_err(failed)?;
         }
         let address = (memory as u64).to_ne_bytes();

@@ -9,7 +9,7 @@ use super::super::CommandError;
 /// The figures of one run.
 #[derive(Serialize)]
 pub(super) struct Report {
-    /// Of host-stub.
+    /// The version of host-stub.
     pub(super) version: &'static str,
     pub(super) provider: String,
     pub(super) completion: String,
@@ -26,17 +26,17 @@ pub(super) struct Row {
     pub(super) size: usize,
     /// Calls whose latency was measured.
     pub(super) iterations: usize,
-    /// A call and its flush, microseconds.
+    /// Time of a call and its flush, microseconds.
     pub(super) latency_us: Figure,
-    /// The 99th of 100, microseconds.
+    /// The 99th percentile, microseconds.
     pub(super) latency_p99_us: f64,
     /// Calls per second, many before a flush.
     pub(super) calls_per_s: Figure,
-    /// Their bytes, MB/s.
+    /// Bytes of these calls, MB/s.
     pub(super) mb_per_s: f64,
 }
 
-/// A median, and the least and the most of the rounds in which it was measured.
+/// A median, with the least and the greatest value of the rounds.
 #[derive(Clone, Copy, Serialize)]
 pub(super) struct Figure {
     pub(super) median: f64,
@@ -76,7 +76,7 @@ impl Report {
 }
 
 impl Row {
-    /// Prints it as a line of the table.
+    /// Prints the row as a line of the table.
     pub(super) fn print(&self) -> Result<(), CommandError> {
         writeln!(
             std::io::stdout(),

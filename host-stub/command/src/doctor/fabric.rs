@@ -1,4 +1,4 @@
-//! libfabric, and which provider the transport would take on this machine.
+//! libfabric, and the provider that the transport would choose on this machine.
 
 use std::ffi::c_void;
 
@@ -44,7 +44,7 @@ pub(super) fn look(common: &Common) -> Vec<Finding> {
 
 /// The release of the library that the dynamic loader finds.
 fn version() -> Option<(u32, u32)> {
-    // SAFETY: the name is NUL-terminated. Loading runs the initialisers of the library that the transport uses too.
+    // SAFETY: the name is NUL-terminated. Loading runs the library's initialisers, as the transport does.
     let library = unsafe { libc::dlopen(c"libfabric.so.1".as_ptr(), libc::RTLD_NOW) };
     if library.is_null() {
         return None;

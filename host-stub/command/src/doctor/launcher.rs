@@ -1,8 +1,8 @@
-//! Whether the launcher tells the ranks where Open MPI's components are.
+//! A check of the folders of Open MPI's components that the launcher passes to the ranks.
 //!
-//! The launcher of Open MPI 5.0 and later passes parameters to the ranks. Debian 13's (PRRTE 3.0.8) passes the folder of
-//! PMIx's components as Open MPI's, so ranks load no component from a file. A value from the
-//! environment is passed as it is.
+//! The launcher of Open MPI 5.0 and later passes parameters to the ranks. The launcher of Debian 13 (PRRTE 3.0.8) passes
+//! the folder of PMIx's components as the folder of Open MPI's components, so ranks load no component from a file. It
+//! passes a value from the environment unchanged.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -15,8 +15,8 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 const NAME: &str = "OMPI_MCA_mca_base_component_path";
 
-/// A finding if ranks would look for the component's `file` in other folders than `ompi_info` does, which are `folders`. A launcher that
-/// does not run, or that passes nothing, is no finding.
+/// A finding if ranks would look for the component's `file` in other folders than `ompi_info`, which looks in `folders`. A
+/// launcher that does not run, or passes no folders, is no finding.
 pub(super) fn look(file: &str, folders: &[PathBuf]) -> Option<Finding> {
     let said = run("mpirun", &["--allow-run-as-root", "-n", "1", "env"], LIMIT).ok()?;
     let passed = said

@@ -29,7 +29,7 @@ fn shared_memory() -> Finding {
     };
     let probe = format!("{SHM}/host-stub-doctor.{}", std::process::id());
     let written = fs::File::create_new(&probe);
-    // The file exists only if it was made here.
+    // The file exists only if the write above made it.
     if written.is_ok() {
         let _ = fs::remove_file(&probe);
     }
@@ -47,7 +47,7 @@ fn shared_memory() -> Finding {
 struct Space {
     /// The bytes that a user may still write.
     free: u64,
-    /// Free or not.
+    /// All bytes, free or not.
     size: u64,
 }
 
@@ -99,7 +99,7 @@ fn space(path: &str) -> Option<Space> {
     })
 }
 
-/// Whether processes may copy from each other (cross-memory attach).
+/// Checks whether processes may copy from each other (cross-memory attach).
 fn copies() -> Finding {
     const SUBJECT: &str = "ptrace";
     let slower = "large transfers on a node go through shared memory, which is slower";
@@ -222,7 +222,7 @@ mod tests {
     fn shared_memory_has_to_suffice_for_the_provider_shm_too() {
         assert_eq!(judged(64, 64, 4).0, Verdict::Ok);
         assert_eq!(judged(128, 128, 8).0, Verdict::Ok);
-        // Docker's default, on 5 processors.
+        // Docker's default size, on 5 processors.
         let (verdict, found, set) = judged(64, 64, 5);
         assert_eq!(verdict, Verdict::Note);
         let said = "64 MiB are free, and the provider shm needs 80 MiB (16 MiB for each processor)";

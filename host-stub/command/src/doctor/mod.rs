@@ -1,6 +1,6 @@
-//! `host-stub doctor`: looks at what a job needs on this machine, and prints what to set.
+//! `host-stub doctor`: checks the needs of a job on this machine, and prints the lines to set.
 //!
-//! Each module here looks at one subject and returns findings; nothing is changed.
+//! Each module here checks one subject and returns findings; it changes nothing.
 
 mod fabric;
 mod launcher;
@@ -25,11 +25,11 @@ pub struct Doctor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum Verdict {
-    /// As it should be.
+    /// The subject is in order.
     Ok,
-    /// Works, with a limit that a user should know.
+    /// The subject works, with a limit that a user should know.
     Note,
-    /// Something does not work until it is changed.
+    /// The subject does not work until the user changes a setting.
     Problem,
 }
 
@@ -73,7 +73,7 @@ impl Finding {
 }
 
 impl Doctor {
-    /// Runs it. [`Exit::ChecksFailed`] when there is a problem.
+    /// Runs the command. [`Exit::ChecksFailed`] if there is a problem.
     pub fn run(&self) -> Result<Exit, CommandError> {
         let mut findings = openmpi::look();
         findings.extend(fabric::look(&self.common));

@@ -1,4 +1,5 @@
-//! Open MPI: its version, which component it would load, and whether its settings admit it.
+//! Open MPI: its version, the component that it would load, and the settings that may exclude the
+//! component.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,7 +13,7 @@ const SUBJECT: &str = "Open MPI";
 const COMPONENT: &str = "component";
 const DEVICES: &str = "devices";
 
-/// `ompi_info` opens every component, and needs less than a second where all is well.
+/// `ompi_info` opens every component, and usually needs less than a second.
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// The component for windows, and its file.
@@ -166,14 +167,15 @@ fn components(version: &str, settings: &Settings) -> Vec<Finding> {
     }
     findings.push(admitted(settings));
     findings.extend(devices(said));
-    // 4.1 has a launcher of its own, which passes on what the user set and nothing else.
+    // 4.1 has its own launcher, which passes only the user's settings.
     if !version.starts_with("4.1.") {
         findings.extend(launcher::look(FILE, &settings.folders));
     }
     findings
 }
 
-/// Whether windows may lie in memory of devices, and why not. Nothing where the component is older than its parameters.
+/// Whether windows may lie in memory of devices, with the reason if not. No finding for a component that has no
+/// parameters for devices.
 fn devices(said: &Said) -> Option<Finding> {
     let parameter = |name: &str, what: &str| {
         let name = format!("osc_ofi_rs_{name}");
@@ -197,7 +199,7 @@ fn devices(said: &Said) -> Option<Finding> {
     })
 }
 
-/// The setting that makes Open MPI look first into the folder that comes second now.
+/// The setting by which Open MPI looks first into the folder that is second now.
 fn order(found: &[PathBuf], folders: &[PathBuf]) -> String {
     let wanted = found.get(1).and_then(|path| path.parent());
     let list: Vec<_> = wanted
@@ -226,7 +228,7 @@ fn remedy(complaint: &str) -> &'static str {
     }
 }
 
-/// Whether the list of components for windows lets this one in, and what to say if not.
+/// Checks that the list of components for windows admits this component.
 fn admitted(settings: &Settings) -> Finding {
     let list = settings.list.trim();
     let (excludes, names) = match list.strip_prefix('^') {

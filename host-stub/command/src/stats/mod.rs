@@ -1,7 +1,7 @@
-//! `host-stub stats`: what running processes do, by peer and by carrier.
+//! `host-stub stats`: the activity of running processes, by peer and by carrier.
 //!
-//! Each transport keeps counters in a file in memory (`plugin_api::counters`). This command reads those of other processes of
-//! the same user, twice, and shows the difference. The processes notice nothing of it.
+//! Each transport keeps counters in a file in memory (`plugin_api::counters`). This command reads the counters of other
+//! processes of the same user twice, and shows the difference. The processes do not notice it.
 
 pub mod read;
 mod table;
@@ -26,17 +26,17 @@ pub struct Stats {
     #[arg(long, value_name = "SECONDS", default_value_t = 1.0)]
     interval: f64,
 
-    /// Most peers to show of a process: those with the most traffic.
+    /// Maximum number of peers to show of a process: the peers with the most traffic.
     #[arg(long, value_name = "N", default_value_t = 8)]
     peers: usize,
 
-    /// Prints what was counted since each process began, as JSON.
+    /// Prints the counts since the start of each process, as JSON.
     #[arg(long)]
     json: bool,
 }
 
 impl Stats {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<Exit, CommandError> {
         if self.json {
             return print_json(&self.read()?).map(|()| Exit::Ok);
@@ -66,7 +66,7 @@ impl Stats {
         Ok(Exit::Ok)
     }
 
-    /// Reads the processes that were asked for. One that cannot be read is an error if it was named, else it is passed over.
+    /// Reads the selected processes. A named process that cannot be read is an error; others are skipped.
     fn read(&self) -> Result<Vec<Process>, CommandError> {
         let failed = |message: String| CommandError::new(Exit::Failed, message);
         if self.pids.is_empty() {
@@ -83,7 +83,7 @@ impl Stats {
         each.collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Reads them again, but those that have ended.
+    /// Reads the processes again, except those that have ended.
     fn read_again(&self) -> Vec<Process> {
         if self.pids.is_empty() {
             return read::all();
@@ -130,7 +130,7 @@ mod tests {
         }
     }
 
-    /// Tests of one process: they see each other's files.
+    /// One test, because tests of one process see each other's files.
     #[test]
     fn what_is_read_of_processes() {
         the_others_are_read_when_one_has_ended();
@@ -148,7 +148,7 @@ mod tests {
         drop(file);
     }
 
-    /// A child of the owner has them open in this way. Files of older transports do not tell their
+    /// A child of the owner has the owner's files open. Files of older transports do not name their
     /// owner.
     fn transports_of_other_processes_are_passed_over() {
         let own = std::process::id();

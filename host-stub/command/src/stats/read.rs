@@ -16,14 +16,14 @@ use serde::Serialize;
 /// A process, with the counters of each of its transports.
 #[derive(Clone, Debug, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: u32,
     /// The name of its program.
     pub program: String,
-    /// Its rank, as its environment says.
+    /// Its rank, from its environment.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u64>,
-    /// One for each transport that it has open.
+    /// The counters of each open transport.
     pub transports: Vec<Transport>,
 }
 
@@ -37,15 +37,15 @@ pub struct Transport {
     pub title: String,
     /// Calls that made progress.
     pub polls: u64,
-    /// Those to which anything was counted.
+    /// The peers with counts.
     pub peers: Vec<Peer>,
 }
 
 /// The counters of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Peer {
-    /// The peer in its host's numbering; none for all peers without counters of their own, and what was counted for peers
-    /// that were released.
+    /// The peer in its host's numbering; `None` for the sum of all peers without their own counters and of released
+    /// peers.
     pub peer: Option<u64>,
     /// By carrier, in the order of [`Carrier::ALL`].
     pub carried: Vec<CarriedBy>,
@@ -53,7 +53,7 @@ pub struct Peer {
     pub again: u64,
     /// Ring transfers that the target did not begin in time.
     pub revoked: u64,
-    /// Messages sent, answers not counted.
+    /// Sent messages, without answers.
     pub messages: u64,
     /// Flushes that waited.
     pub waits: u64,
@@ -73,12 +73,12 @@ pub struct CarriedBy {
 }
 
 impl Peer {
-    /// Whether anything was counted.
+    /// Whether any count is not zero.
     fn is_used(&self) -> bool {
         self.operations() + self.again + self.waits + self.messages > 0
     }
 
-    /// Adds what was counted elsewhere.
+    /// Adds the counts of another slot.
     pub(super) fn add(&mut self, other: &Peer) {
         if self.carried.is_empty() {
             self.carried.clone_from(&other.carried);
@@ -118,8 +118,7 @@ pub fn all() -> Vec<Process> {
 impl Process {
     /// Reads the counters of a process.
     ///
-    /// # Errors
-    /// Why there are none, and what to do.
+    /// # Errors The reason why there are none, and what to do.
     pub fn read(pid: u32) -> Result<Process, String> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let descriptors = fs::read_dir(folder.join("fd")).map_err(|e| match e.kind() {
@@ -164,7 +163,7 @@ fn is_counters(descriptor: &Path) -> bool {
     fs::read_link(descriptor).is_ok_and(|target| target == Path::new(&wanted))
 }
 
-/// The id of a process in its own namespace; none on kernels before 4.1.
+/// The id of a process in its own namespace; `None` on kernels before 4.1.
 fn own_id(folder: &Path) -> Option<u32> {
     let status = fs::read_to_string(folder.join("status")).ok()?;
     let ids = status
@@ -191,7 +190,8 @@ fn rank(folder: &Path) -> Option<u64> {
     })
 }
 
-/// Reads where the file is, so that a file that shrinks ends the reading and not this process.
+/// Reads by file offsets, not by a mapping: a file that shrinks then ends the reading and not this
+/// process.
 struct Bytes<'a>(&'a File);
 
 impl Bytes<'_> {
@@ -258,7 +258,7 @@ impl Transport {
     }
 }
 
-/// The peers that are used. One that was released and connected again may have several slots.
+/// The used peers. A peer that was released and connected again may have several slots.
 fn peers(slots: impl Iterator<Item = Peer>) -> Vec<Peer> {
     let mut peers: Vec<Peer> = Vec::new();
     let mut places = HashMap::new();
@@ -297,7 +297,7 @@ fn peer(slot: &[u8]) -> Peer {
 mod tests {
     use super::*;
 
-    /// A transport that keeps the slots of released peers gives a peer another one when it comes back.
+    /// A transport that keeps the slots of released peers gives a returning peer another slot.
     #[test]
     fn a_peer_of_several_slots_is_one_peer() {
         let slot = |peer, operations| Peer {

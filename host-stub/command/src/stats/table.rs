@@ -1,4 +1,4 @@
-//! The table: what changed between two readings, as rows of text.
+//! The table: the changes between two readings, as rows of text.
 
 use std::collections::HashMap;
 use std::fmt::Write;
@@ -41,14 +41,14 @@ impl Change {
         now.saturating_sub(before) as f64 / self.time.as_secs_f64()
     }
 
-    /// The same transport at the reading before.
+    /// The same transport in the first reading.
     fn earlier(&self, process: &Process, transport: &Transport) -> Option<&Transport> {
         let same = self.before.iter().find(|p| p.pid == process.pid)?;
         same.transports.iter().find(|t| t.file == transport.file)
     }
 
-    /// The peers at the reading before, by their numbers. The counts of a peer that was released since now belong to the
-    /// other peers, so they are counted for the others here, too.
+    /// The peers in the first reading, by their numbers. The second reading counts a peer that was released in between
+    /// among the other peers, so it is counted among them here, too.
     fn earlier_peers(&self, process: &Process, now: &Transport) -> HashMap<Option<u64>, Peer> {
         let before = self.earlier(process, now);
         let before = before.map_or(&[][..], |before| &before.peers);
@@ -59,7 +59,8 @@ impl Change {
         let grown = others.saturating_sub(operations(earlier.get(&None)));
         for peer in before.iter().filter(|peer| peer.peer.is_some()) {
             let is_released = now.get(&peer.peer).is_none_or(|now| {
-                // And connected again. Less may also mean that an operation was refused, and its count taken back.
+                // Or released and connected again. A lower count may also mean that an operation was refused and
+                // its count taken back.
                 now.operations() < peer.operations() && grown >= peer.operations()
             });
             if is_released {
@@ -91,7 +92,7 @@ impl Change {
         line
     }
 
-    /// The rows of a transport's busiest peers, and how many others have had traffic.
+    /// The rows of a transport's busiest peers, and the number of other peers with traffic.
     pub(super) fn rows(
         &self,
         process: &Process,
@@ -149,7 +150,7 @@ impl Change {
 }
 
 /// A peer's rank. Under Open MPI the upper half of a peer's number has the difference between its job's number and the own
-/// one's.
+/// job's number.
 fn name_of(peer: u64) -> String {
     match ((peer >> 32) as i32, peer as u32) {
         (0, rank) => rank.to_string(),
@@ -170,7 +171,7 @@ fn number_of(value: f64) -> String {
     }
 }
 
-/// All of it as text.
+/// The whole table as text.
 pub(super) fn text(change: &Change, most: usize) -> String {
     let mut out = String::new();
     for process in &change.now {

@@ -1,4 +1,4 @@
-//! From an operation to its execution at the target, where the traces of both show it.
+//! Arrows from an operation to its execution at the target, if the traces of both show it.
 
 use host_stub::trace::{Kind, NO_RANK, Record};
 use plugin_api::counters::Carrier;
@@ -14,8 +14,8 @@ pub(super) struct Arrow<'a> {
 }
 
 /// The arrows of all operations that the target's processor executes: by rings and by messages. Both keep the order of posts,
-/// so an operation is executed by the first progress of its target that executed anything and ended after the post, unless
-/// the operation was complete before that.
+/// so the first progress of the target that executed anything and ended after the post has executed the operation, unless the
+/// operation was complete before.
 pub(super) fn find(job: &Job) -> Vec<Arrow<'_>> {
     let serving: Vec<Vec<&Record>> = job.processes.iter().map(serving).collect();
     let mut found = Vec::new();
@@ -49,7 +49,7 @@ fn is_executed(post: &Record) -> bool {
             .contains(&post.carrier)
 }
 
-/// The progress of a process that executed something for its peers, in the order of its ends.
+/// The progress calls of a process that executed operations of peers, in the order of their ends.
 fn serving(process: &Process) -> Vec<&Record> {
     let mut serving: Vec<_> = process.of(Kind::Progress).filter(|r| r.bytes > 0).collect();
     serving.sort_by_key(|record| record.end());

@@ -1,7 +1,7 @@
 //! The traces of a job in the Trace Event Format of Chrome, which Perfetto opens too.
 //!
-//! A process is a rank, with a row for each of its threads. The rows below hold what does not nest in the others: times without
-//! progress, and posts that were refused. Operations with callbacks are asynchronous events; arrows are flow events.
+//! A process is a rank, with a row for each of its threads. The rows below have records that do not nest in the others: times
+//! without progress, and refused posts. Operations with callbacks are asynchronous events; arrows are flow events.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -19,7 +19,7 @@ use super::read::Job;
 const QUIET: u32 = 0;
 const REFUSED: u32 = 1;
 
-/// An event to be written.
+/// An event of the file.
 enum Event<'a> {
     Slice(&'a Record),
     Begin(&'a Record),
@@ -59,7 +59,7 @@ fn events(job: &Job, out: &mut impl Write) -> io::Result<usize> {
         let arrives = arrow.progress.begin.max(arrow.post.begin);
         events.push((arrives, arrow.to, Event::Arrives(number, arrow)));
     }
-    // Stable: what contains another record comes before it.
+    // A stable sort: a record that contains another one stays before it.
     events.sort_by_key(|(time, ..)| *time);
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"traceEvents\":[")?;
     let mut separator = "\n";

@@ -1,4 +1,4 @@
-//! `host-stub trace`: what the processes of a job wrote to their traces (`host_trace`), together.
+//! `host-stub trace`: joins the traces of a job's processes (`host_trace`).
 
 mod arrows;
 mod merge;
@@ -26,7 +26,7 @@ pub struct Trace {
 enum What {
     /// Writes the traces of a job as one file for Perfetto (ui.perfetto.dev) and chrome://tracing.
     Merge(Merge),
-    /// Prints the longest waits of a job, and what they waited for.
+    /// Prints the longest waits of a job, with their reasons.
     Why(Why),
 }
 
@@ -57,7 +57,7 @@ struct Why {
     #[arg(long, value_name = "MS", default_value_t = 10.0)]
     over: f64,
 
-    /// Most waits to print.
+    /// Maximum number of waits to print.
     #[arg(long, value_name = "N", default_value_t = 10)]
     most: usize,
 
@@ -67,7 +67,7 @@ struct Why {
 }
 
 impl Files {
-    /// Reads them, and says what was left out and what they lack.
+    /// Reads the files, and prints remarks about left-out files and missing data.
     fn read(&self) -> Result<Job, CommandError> {
         let job = Job::read(&self.files).map_err(|e| CommandError::new(Exit::Failed, e))?;
         for remark in job.remarks() {
@@ -78,7 +78,7 @@ impl Files {
 }
 
 impl Trace {
-    /// Runs it.
+    /// Runs the command.
     pub fn run(&self) -> Result<Exit, CommandError> {
         match &self.what {
             What::Merge(merge) => merge.run()?,
@@ -113,7 +113,7 @@ impl Why {
     }
 }
 
-/// The time that an option gives in milliseconds.
+/// The value of an option in milliseconds, as nanoseconds.
 fn nanoseconds(option: &str, milliseconds: f64) -> Result<u64, CommandError> {
     // Up to the 31 years that 53 bits hold exactly.
     if (0.0..1e12).contains(&milliseconds) {
@@ -123,7 +123,7 @@ fn nanoseconds(option: &str, milliseconds: f64) -> Result<u64, CommandError> {
     Err(CommandError::new(Exit::Usage, message))
 }
 
-/// The error of a file that was to be written.
+/// The error of a file that could not be written.
 fn failed(path: &Path, error: &dyn Display) -> CommandError {
     CommandError::new(Exit::Failed, format!("{}: {error}", path.display()))
 }

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 
 use host_stub::trace::Record;
 
-/// Keeps the last record of each interval that never ended, and none of those that did. All ended where the trace is whole: the
-/// record of an end may be lost. The records come in the order of their beginnings, of those that begin together the longest first.
+/// Keeps the last record of each interval that never ended, and drops the records of ended intervals. In a whole trace all
+/// intervals ended, although the record of an end may be lost. The records are ordered by their beginnings; of records with the
+/// same beginning the longest comes first.
 pub(super) fn drop_ended(records: &mut Vec<Record>, is_whole: bool) {
     let key = |r: &Record| (r.kind, r.begin);
     let open: HashSet<_> = records.iter().filter(|r| r.open).map(key).collect();
@@ -30,7 +31,7 @@ mod tests {
             of(Kind::Call, 5, 20, true),
             of(Kind::Wait, 5, 10, true),
             of(Kind::Call, 5, 10, true),
-            // Its end was read before the record that it lasts.
+            // The record of its end was read before the record of the open interval.
             of(Kind::Wait, 5, 9, false),
             of(Kind::Call, 7, 18, true),
         ];

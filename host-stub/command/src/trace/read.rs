@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 
 use host_stub::trace::{HEAD, Head, Kind, RECORD, Record, Unreadable};
 
-/// Clocks of one host that differ by less than this many nanoseconds are the same: CLOCK_REALTIME was read at different times,
-/// and may be adjusted between. Hosts with the same name have clocks that began at other times.
+/// Clocks of one host that differ by less than this many nanoseconds are the same clock: CLOCK_REALTIME was read at different
+/// times, and may be adjusted in between. Different hosts with the same name have clocks that started at other times.
 const SAME_CLOCK: u64 = 1_000_000_000;
 
 /// The processes of a job.
 pub(super) struct Job {
-    /// In the order of their ranks.
+    /// The processes in the order of their ranks.
     pub(super) processes: Vec<Process>,
     /// The files that were left out, each with the reason.
     pub(super) left_out: Vec<String>,
@@ -53,8 +53,7 @@ impl Process {
 
     /// Reads a file, up to its last whole record; `None` if it is no trace.
     ///
-    /// # Errors
-    /// It cannot be read, or has the format of another version.
+    /// # Errors The file cannot be read, or has the format of another version.
     fn read(path: &Path) -> Result<Option<Process>, String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let bytes = std::fs::read(path).map_err(|e| failed(&e))?;
@@ -76,7 +75,8 @@ impl Process {
     }
 }
 
-/// A completion is recorded as its operation was before it was posted: only the record of the post has what carried it.
+/// The record of a completion has no carrier, because it is made before the post: only the record of the post names the
+/// carrier.
 fn add_carriers(records: &mut [Record]) {
     let posts = records.iter().filter(|r| r.kind == Kind::Post);
     let carriers: HashMap<u64, u8> = posts.map(|post| (post.id, post.carrier)).collect();
@@ -88,8 +88,7 @@ fn add_carriers(records: &mut [Record]) {
 impl Job {
     /// Reads the trace of each process. Files that are no traces are left out.
     ///
-    /// # Errors
-    /// A file cannot be read, has the format of another version, or none is a trace.
+    /// # Errors A file cannot be read or has the format of another version, or no file is a trace.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Job, String> {
         let (mut files, mut no_traces) = (Vec::new(), Vec::new());
         for path in paths {
@@ -108,8 +107,7 @@ impl Job {
 
     /// Brings the processes to one clock.
     ///
-    /// # Errors
-    /// The files are of several jobs.
+    /// # Errors The files belong to several jobs.
     pub(super) fn of(files: Vec<Process>) -> Result<Job, String> {
         let mut offsets: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut processes = files;

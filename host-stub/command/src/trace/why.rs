@@ -1,7 +1,7 @@
-//! The longest waits of a job, and what they waited for.
+//! The longest waits of a job, and their reasons.
 //!
-//! A wait is a blocking call of the host, a long flush of the transport, or posts that were refused. If waits lie in each
-//! other, the outermost is shown. The reason is the first that holds for at least half of the wait:
+//! A wait is a blocking call of the host, a long flush of the transport, or posts that were refused. If waits are nested,
+//! the outermost is shown. The reason is the first that holds for at least half of the wait:
 //!
 //! | reason | seen in |
 //! | --- | --- |
@@ -51,7 +51,7 @@ impl Span {
 /// A wait and its reason.
 #[derive(Debug, Serialize)]
 pub(super) struct Waited {
-    /// Nanoseconds since the job's first record, and how many it took.
+    /// The beginning in nanoseconds since the job's first record; `duration_ns` is the length.
     pub(super) begin_ns: u64,
     pub(super) duration_ns: u64,
     pub(super) rank: u64,
@@ -64,12 +64,14 @@ pub(super) struct Waited {
     pub(super) reason: String,
 }
 
-/// The `most` longest waits of at least `least` nanoseconds. Waits that never ended come first, however long they are.
+/// The `most` longest waits of at least `least` nanoseconds. Waits that never ended come first, regardless of their
+/// length.
 pub(super) fn find(job: &Job, least: u64, most: usize) -> Vec<Waited> {
     let mut waits: Vec<(usize, &Record)> = Vec::new();
     for (process, at) in job.processes.iter().zip(0..) {
         let mut outermost: Vec<&Record> = Vec::new();
-        // In the order of their beginnings, and of two that begin together the longer one first.
+        // Records are ordered by their beginnings; of two with the same beginning the longer one
+        // comes first.
         for record in process
             .records
             .iter()
@@ -120,7 +122,7 @@ fn explain(job: &Job, at: usize, wait: &Record) -> Waited {
 
 type Reason = (Option<u64>, String);
 
-/// The call, and within it the flush of one peer if that was most of it.
+/// The call, with the flush of one peer if this flush took most of the time.
 fn place(process: &Process, wait: &Record) -> String {
     let span = Span::of(wait);
     let inner = process
@@ -158,7 +160,7 @@ fn holder(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
 }
 
 /// The times in which a process held the lock of a rank, or of all: from the end of the call that took it to the end of the
-/// next one that released it, or to its own end.
+/// next call that released it, or to the end of the trace.
 fn held(process: &Process) -> impl Iterator<Item = (u64, Span)> {
     let takes = |r: &&Record| !r.open && ["lock", "lock_all"].contains(&r.name().as_str());
     process.of(Kind::Call).filter(takes).map(|lock| {
@@ -225,7 +227,7 @@ fn silent(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
     Some((Some(rank), reason))
 }
 
-/// The rank that came last to a call that all make, such as a fence or a barrier: it did something else meanwhile.
+/// The rank that came last to a call that all make, such as a fence or a barrier: it did other work meanwhile.
 fn late(job: &Job, at: usize, wait: &Record) -> Option<Reason> {
     let (span, name) = (Span::of(wait), wait.name());
     if wait.kind != Kind::Call || wait.peer != NO_RANK {
@@ -259,7 +261,7 @@ fn peer(process: &Process, wait: &Record) -> u64 {
     }
 }
 
-/// The calls before and after a time without progress, or the call in it.
+/// The calls before and after a time without progress, or the call during it.
 fn between(process: &Process, pause: Span) -> String {
     let calls = || process.of(Kind::Call);
     let before = calls()

@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Allocations of this thread, so that other threads' do not count.
+    /// Allocations of this thread; other threads do not count.
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -15,22 +15,22 @@ fn count() {
     let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is the system allocator's.
+// SAFETY: every call goes to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         count();
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system's allocator.
         unsafe { System.realloc(pointer, layout, size) }
     }
 }

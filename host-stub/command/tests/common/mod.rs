@@ -21,11 +21,11 @@ pub(crate) fn root() -> &'static Path {
         .expect("the crate lies in the repository")
 }
 
-/// Compiles a C source to a shared object and gives its path.
+/// Compiles a C source to a shared object and returns its path.
 pub(crate) fn shared_object(name: &str, source: &Path, defines: &[&str]) -> PathBuf {
     let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let path = place.join(format!("lib{name}.so"));
-    // Tests run at once and may build the same: each under a name of its own, then renamed.
+    // Concurrent tests may build the same file: each builds it under its own name, then renames it.
     let own = place.join(format!(
         "lib{name}.{}.{:?}.so",
         std::process::id(),
@@ -86,15 +86,15 @@ pub(crate) fn host_stub<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>)
             command.env_remove(name);
         }
     }
-    // A user's own parameter file shall not decide a test.
+    // A user's own parameter file must not influence a test.
     command.env("OMPI_MCA_mca_base_param_files", "none");
     command
 }
 
-/// Bounds hangs alone: on a busy machine a shorter time would end what only comes late.
+/// Only bounds hangs: on a busy machine a shorter time would end runs that are merely late.
 pub(crate) const HANG: Duration = Duration::from_secs(600);
 
-/// Runs a command; one that hangs is killed and fails the test.
+/// Runs a command; a command that hangs is killed and fails the test.
 pub(crate) fn finish(command: &mut Command) -> Finished {
     let child = command
         .stdout(Stdio::piped())
@@ -116,7 +116,7 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
     }
 }
 
-/// Waits until something is true.
+/// Waits until a condition is true.
 pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
     let deadline = Instant::now() + HANG;
     while !is() {
@@ -141,7 +141,7 @@ pub(crate) struct Place(pub(crate) PathBuf);
 
 impl Place {
     pub(crate) fn new(name: &str) -> Self {
-        // Two tests of a process may give the same name at the same time.
+        // Two tests of a process may use the same name at the same time.
         static PLACES: AtomicUsize = AtomicUsize::new(0);
         let number = PLACES.fetch_add(1, Ordering::Relaxed);
         let unique = format!("hs-test-{}-{number}-{name}", std::process::id());
@@ -208,13 +208,13 @@ pub(crate) fn seed() -> Random {
     Random(seed)
 }
 
-/// Progress of one rank that another waits for: a file beside the job's others, made at the hundredth call.
+/// Progress of one rank for which another rank waits: a file, made at the hundredth call.
 pub(crate) struct WaitedFor(std::path::PathBuf);
 
 impl WaitedFor {
     const CALLS: u64 = 100;
 
-    /// The same for all ranks that one process started.
+    /// The same file for all ranks that one process started.
     pub(crate) fn new(name: &str) -> Self {
         let parent = std::os::unix::process::parent_id();
         WaitedFor(std::env::temp_dir().join(format!("host-stub-test-{parent}-{name}")))
@@ -228,7 +228,7 @@ impl WaitedFor {
         calls + 1
     }
 
-    /// Lets the other rank go on.
+    /// Lets the other rank continue.
     pub(crate) fn tell(&self) {
         std::fs::write(&self.0, "").expect("write");
     }

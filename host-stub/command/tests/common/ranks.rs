@@ -9,7 +9,7 @@ pub(crate) fn run(ranks: u32, body: &str, environment: &[(&str, &str)]) -> Finis
     run_over(&c_plugin(None), ranks, body, environment)
 }
 
-/// The same over any plugin.
+/// As [`run`], over any plugin.
 pub(crate) fn run_over(
     plugin: &Path,
     ranks: u32,
@@ -19,7 +19,7 @@ pub(crate) fn run_over(
     run_with(plugin, ranks, body, environment, &[])
 }
 
-/// The same with more arguments of the launcher.
+/// As [`run_over`], with more arguments of the launcher.
 pub(crate) fn run_with(
     plugin: &Path,
     ranks: u32,
@@ -44,12 +44,12 @@ pub(crate) fn run_with(
     finish(&mut command)
 }
 
-/// The same, for ranks that end well, each with the line "passed".
+/// As [`run`], and checks that each rank succeeds and prints the line "passed".
 pub(crate) fn passes(ranks: u32, body: &str) {
     passes_with(ranks, body, &[]);
 }
 
-/// The same, with more in the environment.
+/// As [`passes`], with more in the environment.
 pub(crate) fn passes_with(ranks: u32, body: &str, environment: &[(&str, &str)]) {
     let run = run(ranks, body, environment);
     assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());

@@ -105,7 +105,7 @@ fn transport(file: u64, title: &str, peers: &[(Option<u64>, u64)]) -> Transport 
     }
 }
 
-/// The peers and their operations by the first carrier, of two readings within a second.
+/// The peers and their operations by the first carrier, from two readings a second apart.
 fn rates(before: Vec<Transport>, now: Vec<Transport>, number: usize) -> Vec<[String; 2]> {
     let process = |transports| Process {
         transports,
@@ -122,18 +122,18 @@ fn rates(before: Vec<Transport>, now: Vec<Transport>, number: usize) -> Vec<[Str
     rates
 }
 
-/// A released peer's counts are added to the row of the others, whose rate must not show them.
+/// A released peer's counts are added to the row of the others, but must not appear in its rate.
 #[test]
 fn what_a_released_peer_had_counted_is_no_rate() {
     let one = |peers: &[(Option<u64>, u64)]| vec![transport(7, "t", peers)];
     let before = one(&[(None, 50), (Some(1), 2000), (Some(2), 1000)]);
-    // Peer 2 had 3 operations more before it was released; peer 1 goes on.
+    // Peer 2 made 3 more operations before it was released; peer 1 continues.
     let now = one(&[(None, 1053), (Some(1), 2005)]);
     assert_eq!(
         rates(before.clone(), now, 0),
         [["1", "5.0"], ["others, all", "3.0"]]
     );
-    // It was the first to be released, or is connected again.
+    // Peer 2 was the first to be released, or is connected again.
     let now = one(&[(None, 1050), (Some(1), 2000), (Some(2), 4)]);
     assert_eq!(
         rates(before, now, 0),
@@ -148,7 +148,7 @@ fn what_a_released_peer_had_counted_is_no_rate() {
     assert_eq!(rates(before, one(&[(Some(2), 999)]), 0), [["2", "0"]]);
 }
 
-/// Transports are told apart by their files: another one may have their places and titles.
+/// Transports are recognised by their files: a new one may have the place and the title of another.
 #[test]
 fn a_transport_that_was_opened_anew_counts_from_zero() {
     let peers = |n| [(Some(1), n)];

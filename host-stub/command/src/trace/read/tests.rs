@@ -27,7 +27,8 @@ fn begins(process: &Process) -> Vec<u64> {
     process.records.iter().map(|record| record.begin).collect()
 }
 
-/// Processes of one host share a clock, however late they read the other one; hosts are joined by the other one.
+/// Processes of one host share the monotonic clock, even if they read the realtime clock at different times;
+/// hosts are joined by the realtime clock.
 #[test]
 fn one_clock_for_all() {
     const YEAR: u64 = 1 << 55;
@@ -44,7 +45,7 @@ fn one_clock_for_all() {
     assert_eq!(job.process(7), None);
 }
 
-/// Two files of one rank are of two jobs.
+/// Two files of one rank belong to two jobs.
 #[test]
 fn files_of_several_jobs_are_refused() {
     let process = |rank, pid| {
@@ -92,7 +93,7 @@ fn completions_have_the_carriers_of_their_posts() {
             record(Kind::Post, 5, 2),
             record(Kind::Post, 6, 3),
             record(Kind::Done, 6, NO_CARRIER),
-            // Its post was lost.
+            // The record of its post was lost.
             record(Kind::Done, 7, NO_CARRIER),
         ],
     );

@@ -1,4 +1,4 @@
-//! Waits that were made up, each with the one reason that it must get.
+//! Invented waits, each with its only right reason.
 
 use host_stub::trace::Head;
 
@@ -11,7 +11,7 @@ fn record(kind: Kind, (from, to): (u64, u64), peer: u64, name: &str) -> Record {
     Record { peer, ..record }
 }
 
-/// A job whose ranks have these records, which come in the order of their beginnings.
+/// A job whose ranks have these records, ordered by their beginnings.
 fn job(ranks: &[&[Record]]) -> Job {
     let processes = ranks.iter().zip(0..).map(|(records, rank)| Process {
         rank,
@@ -37,8 +37,7 @@ fn reasons() {
     let quiet = |time| record(Kind::Quiet, time, NO_RANK, "");
     let alive = call((200, 201), "free");
     let wait = [call((0, 50), "fence"), alive];
-    // Blames the rank with the longest silence in total, and names the calls between which it was
-    // silent.
+    // The blamed rank has the longest total silence, and the text names the calls around it.
     let (blamed, text) = first(&[
         &wait,
         &[quiet((0, 20)), alive],
@@ -53,7 +52,7 @@ fn reasons() {
     assert_eq!(blamed, Some(2));
     let wanted = "fence: rank 2 made no progress for 41.0 ms of it, between its put and its fence";
     assert_eq!(text, wanted);
-    // A flush of one peer asks for that peer alone.
+    // A flush of one peer waits for this peer only.
     let flush = record(Kind::Wait, (1, 50), 1, "");
     let (blamed, text) = first(&[
         &[wait[0], flush, alive],
@@ -89,12 +88,12 @@ fn reasons() {
             format!("fence, {said}: 9 posts in a row were refused").replace("fence, ", "fence: ")
         );
     }
-    // A long operation, and nothing at all.
+    // A long operation, and no records at all.
     let done = record(Kind::Done, (1, 49), 1, "get");
     let (blamed, text) = first(&[&[wait[0], done, alive], &[alive]]);
     assert_eq!(blamed, Some(1), "{text}");
     assert_eq!(first(&[&wait, &[alive]]).0, None);
-    // A rank that was busy elsewhere, with progress, and one that came in between.
+    // A rank that was busy with other work, but made progress, and a rank that came in between.
     let (early, last) = (call((10, 50), "fence"), call((40, 50), "fence"));
     let (blamed, text) = first(&[&wait, &[early, alive], &[last, alive]]);
     assert_eq!(blamed, Some(2), "{text}");
@@ -115,7 +114,7 @@ fn locks() {
         text.contains("rank 2 held the lock of rank 0 for 49.0 ms"),
         "{text}"
     );
-    // Never released, and all at once.
+    // A lock that is never released, and a lock of all ranks.
     let (blamed, _) = first(&[&waits, &[held[0], all((70, 71), "free")]]);
     assert_eq!(blamed, Some(1));
     let (blamed, text) = first(&[
@@ -124,7 +123,7 @@ fn locks() {
     ]);
     assert_eq!(blamed, Some(1), "{text}");
     assert!(text.contains("the locks of all ranks"), "{text}");
-    // Released before.
+    // A lock released before the wait.
     let (blamed, _) = first(&[
         &waits,
         &[held[0], lock((12, 13), "unlock"), all((70, 71), "free")],
@@ -132,7 +131,7 @@ fn locks() {
     assert_eq!(blamed, None);
 }
 
-/// Waits that never ended come first, also those that are shorter than what is asked for; a lock that was never taken is not held.
+/// Waits that never ended come first, also if they are shorter than the limit; a lock that was never taken is not held.
 #[test]
 fn waits_that_never_end() {
     let call = |time, name| record(Kind::Call, time, 0, name);

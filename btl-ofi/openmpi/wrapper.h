@@ -1,6 +1,7 @@
 /* The parts of Open MPI's devel headers that the component needs; read by bindgen. */
 #ifdef __clang__
-/* A type that gcc, which configured Open MPI, has, and older clangs have not. No structure used here holds one. */
+/* gcc, which configured Open MPI, has this type, but older versions of clang do not. No structure used here
+ * contains it. */
 #define _Float16 short
 #endif
 

@@ -1,14 +1,13 @@
-//! Writes `src/headers/generated.rs` again, from the libfabric headers that pkg-config finds. By hand, when the code needs a
-//! name that the file does not hold:
+//! Writes `src/headers/generated.rs` again, from the libfabric headers that pkg-config finds. Run it by hand if the code
+//! needs a name that the file does not contain:
 //!
 //! ```text
 //! cargo run -p libfabric-sys --features regenerate --example regenerate
 //! ```
 //!
 //! The crate itself must compile: after a broken attempt, `git checkout` the file first. Needs libclang (Debian:
-//! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. Only the names below are
-//! taken. Structures that releases after 1.14 made larger are not generated: they stand in `src/headers/grown.rs`, as 1.14 has
-//! them.
+//! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. It takes only the names below. It
+//! does not generate structures that releases after 1.14 made larger: `src/headers/grown.rs` has them with the fields of 1.14.
 
 #![allow(clippy::panic, reason = "a tool for developers reports by panicking")]
 
@@ -17,7 +16,7 @@ use std::process::Command;
 
 use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallbacks};
 
-/// Types that the code names; bindgen adds those they consist of.
+/// Types that the code names; bindgen adds the types of their fields.
 const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|cq_attr|cq_entry|cq_msg_entry|datatype|ep_attr|\
     fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cntr|cq|ep|mr|msg|rma)|provider|rma_ioc|\
     rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cntr|cq|domain|ep|fabric|mr)";
@@ -27,10 +26,10 @@ const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|c
 const OPAQUE: &str = "fid_(eq|pep|poll|stx|wait|mc|av_set)|fi_(eq|wait|poll|av_set)_attr|fi_ops_(tagged|collective)|\
     fi_collective_.*|fi_(device|pci|bus)_attr.*|fi_bus_type|fi_ops_(wait|poll|eq)|fi_eq_err_entry|\
     fi_msg_tagged|fi_param.*|ssize_t|__ssize_t";
-/// Left out: those that `src/headers/grown.rs` holds.
+/// Left out: structures of `src/headers/grown.rs`.
 const GROWN: &str = "fi_domain_attr|fi_mr_attr.*|fi_cq_err_entry|fi_ops_(domain|fabric|av)";
 
-/// bindgen's long names, and what stands in the file.
+/// bindgen's long names, and the names in the file.
 const SHORTER: [(&str, &str); 5] = [
     ("::std::os::raw::", ""),
     ("::std::option::Option", "Option"),

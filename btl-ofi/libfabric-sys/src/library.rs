@@ -110,7 +110,7 @@ pub unsafe fn fi_strerror(errnum: c_int) -> *const c_char {
     functions().map_or(NOT_LOADED.as_ptr(), |f| unsafe { (f.fi_strerror)(errnum) })
 }
 
-/// Asks for providers (fi_getinfo(3)).
+/// Queries providers (fi_getinfo(3)).
 ///
 /// # Safety
 /// As for libfabric's function.

@@ -1,8 +1,8 @@
 //! The kept bindings against the headers that are installed: the size and alignment of each structure, the offset and size
 //! of each field and the value of each constant.
 //!
-//! The bindings carry their layout as assertions, which the compiler of Rust holds them to. This test reads the numbers
-//! from there, has `cc` print its own for the same names, and compares. `CPPFLAGS` may name other headers.
+//! The bindings contain their layout as assertions, which the compiler of Rust checks. This test reads the numbers of
+//! the assertions, has `cc` print its numbers for the same names, and compares both. `CPPFLAGS` may name other headers.
 
 #![allow(
     clippy::panic,
@@ -18,7 +18,7 @@ use std::{env, fs};
 const GENERATED: &str = include_str!("../src/headers/generated.rs");
 const BY_HAND: &str = include_str!("../src/headers/grown.rs");
 
-/// Names that 1.14 does not have, and the release that brought them.
+/// Names that 1.14 does not have, and the release that added them.
 const SINCE: [(&str, u32, u32); 2] = [("FI_HMEM_NEURON", 1, 15), ("FI_HMEM_SYNAPSEAI", 1, 16)];
 
 /// Types that C gives no name.
@@ -138,7 +138,7 @@ fn in_c(name: &str) -> String {
     nameless.map_or_else(|| format!("struct {name}"), |(_, c)| (*c).to_owned())
 }
 
-/// A program that prints, for each name, what the headers say.
+/// A program that prints the value of each name in the headers.
 fn program(bindings: &Bindings) -> String {
     let mut c = String::from("#include <stddef.h>\n#include <stdio.h>\n#include \"wrapper.h\"\n");
     c.push_str(

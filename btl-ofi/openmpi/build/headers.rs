@@ -7,13 +7,13 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the installation to build against instead of the one that `mpicc` belongs to: the folder that holds
-/// `include/openmpi/opal_config.h` (Debian: `/usr/lib/<triplet>/openmpi`). May lie in another root.
+/// Names the installation to build against, instead of the installation of `mpicc`: the folder that contains
+/// `include/openmpi/opal_config.h` (Debian: `/usr/lib/<triplet>/openmpi`). It may lie in another root.
 pub(crate) const PREFIX: &str = "MCA_BTL_OFI_OMPI_PREFIX";
-/// Names the series that is wanted (`4.1`, `5.0` or `6.0`); headers of another are an error.
+/// Names the wanted series (`4.1`, `5.0` or `6.0`); headers of another series are an error.
 pub(crate) const SERIES: &str = "MCA_BTL_OFI_SERIES";
 
-/// A series of Open MPI, whose interfaces of BTL and OSC are one.
+/// A series of Open MPI. All releases of a series have the same interfaces of BTL and OSC.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Series {
     /// 4.1: BTL 3.1.0, OSC 3.0.0.
@@ -42,7 +42,8 @@ impl Series {
         }
     }
 
-    /// The library that has Open MPI's own functions, beside libopen-pal. libmpi of 6.0 has MPI's alone.
+    /// The library that has Open MPI's own functions, beside libopen-pal. libmpi of 6.0 has only MPI's
+    /// functions.
     pub(crate) const fn library(self) -> &'static str {
         match self {
             Series::V4_1 | Series::V5_0 => "mpi",
@@ -56,7 +57,8 @@ pub(crate) struct Headers {
     pub(crate) series: Series,
     pub(crate) version: Version,
     pub(crate) include_dirs: Vec<PathBuf>,
-    /// Searched after the compiler's own folders: another root's, which holds a C library's headers too.
+    /// Folders of another root, searched after the compiler's own folders, because they also contain
+    /// headers of a C library.
     pub(crate) late_dirs: Vec<PathBuf>,
     pub(crate) lib_dirs: Vec<PathBuf>,
 }
@@ -73,7 +75,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// The value of a variable; none if it is empty.
+/// The value of a variable; `None` if it is empty.
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
@@ -83,7 +85,7 @@ pub(crate) fn asked_for() -> bool {
     [PREFIX, SERIES].iter().any(|name| variable(name).is_some())
 }
 
-/// Finds the headers and checks their series; the error says what was looked for and what to do.
+/// Finds the headers and checks their series; the error names the missing part and the remedy.
 pub(crate) fn find() -> Result<Headers, String> {
     let (mut include_dirs, lib_dirs) = match variable(PREFIX) {
         Some(prefix) => from_prefix(Path::new(&prefix)),
@@ -111,7 +113,7 @@ pub(crate) fn find() -> Result<Headers, String> {
         )
     })?;
     let mut late_dirs = beside(&mut include_dirs);
-    // Installations leave out a few headers that their others include.
+    // Installations lack a few headers that their other headers include.
     late_dirs.push(PathBuf::from("c/stand_in_ompi"));
     if series != Series::V4_1 {
         late_dirs.push(PathBuf::from("c/stand_in_50"));
@@ -171,8 +173,8 @@ fn from_mpicc() -> Result<(Vec<PathBuf>, Vec<PathBuf>), String> {
     Ok((ask("--showme:incdirs")?, ask("--showme:libdirs")?))
 }
 
-/// Adds the folders of PMIx in the root that the headers lie in, and returns that root's own include folders. 5.0's
-/// headers include those of PMIx, hwloc and libevent, which distributions package apart.
+/// Adds the folders of PMIx in the root of the headers, and returns the include folders of this root. The headers
+/// of 5.0 include headers of PMIx, hwloc and libevent, which distributions package separately.
 fn beside(include_dirs: &mut Vec<PathBuf>) -> Vec<PathBuf> {
     let Some(first) = include_dirs.first().cloned() else {
         return Vec::new();

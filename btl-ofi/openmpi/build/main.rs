@@ -52,7 +52,7 @@ fn out_dir() -> PathBuf {
     PathBuf::from(env::var_os("OUT_DIR").unwrap_or_else(|| panic!("cargo did not set OUT_DIR")))
 }
 
-/// Whether bindgen can load libclang, which it panics without.
+/// Checks that bindgen can load libclang, because bindgen panics without it.
 fn can_bind() -> Result<(), String> {
     for name in ["LIBCLANG_PATH", "LLVM_CONFIG_PATH", "LD_LIBRARY_PATH"] {
         println!("cargo:rerun-if-env-changed={name}");
@@ -99,7 +99,8 @@ fn bind(headers: &Headers) {
         .unwrap_or_else(|e| panic!("the bindings could not be written: {e}"));
 }
 
-/// The further types that the component osc needs. Types that it only passes on have no fields.
+/// The further types that the component osc needs. Types that the component only passes to other
+/// functions have no fields.
 fn with_osc(builder: bindgen::Builder) -> bindgen::Builder {
     builder
         .allowlist_type("ompi_osc_base_(component|module)_t|ompi_op_type")
@@ -134,9 +135,9 @@ fn compile(headers: &Headers) {
 }
 
 fn link(headers: &Headers) {
-    // Open MPI's own components name libopen-pal too: where the host was itself loaded into a local scope (as
-    // Python loads mpi4py), nothing else would lead the loader to it. A component of another series is refused
-    // by the loader at the same place, since the library's number differs.
+    // Open MPI's own components also name libopen-pal: if the host was loaded into a local scope (as Python
+    // loads mpi4py), the loader finds it only by this. The loader also refuses a component of another series
+    // here, because the library's number differs.
     for dir in &headers.lib_dirs {
         println!("cargo:rustc-link-search=native={}", dir.display());
     }

@@ -23,8 +23,8 @@ int mca_btl_ofi_host_modex_recv(const struct mca_base_component_2_1_0_t *compone
 /* Asks the runtime to end the job with `message`, and ends this process. Does not return. */
 void mca_btl_ofi_host_abort(int status, const char *message);
 
-/* The process of this name, which Open MPI makes known if it is not yet; NULL if it cannot. Keeps it until Open MPI ends:
- * Open MPI frees a process that nobody refers to. */
+/* The process of this name, which Open MPI adds if it does not know it yet; NULL if it cannot. Keeps a reference until
+ * Open MPI ends, because Open MPI frees a process without references. */
 struct opal_proc_t *mca_btl_ofi_host_keep_process(uint32_t jobid, uint32_t vpid);
 
 /* Hands a message to the function that is registered for its tag. `endpoint` may be NULL. Returns false if there is no
@@ -32,8 +32,8 @@ struct opal_proc_t *mca_btl_ofi_host_keep_process(uint32_t jobid, uint32_t vpid)
 bool mca_btl_ofi_host_receive(struct mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, uint8_t tag,
                               const void *data, size_t size);
 
-/* A structure that the running Open MPI has with another size than the headers of this build, or NULL. Open MPI that was
- * configured otherwise (--enable-debug, --with-cuda) has other structures in the same series. */
+/* A structure that the running Open MPI has with another size than the headers of this build, or NULL. An Open MPI with
+ * another configuration (--enable-debug, --with-cuda) has other structures in the same series. */
 const char *mca_btl_ofi_host_other_structure(void);
 
 /* Makes a descriptor an object of Open MPI. The memory is zeroed. */
@@ -43,7 +43,7 @@ void mca_btl_ofi_host_construct(struct mca_btl_base_descriptor_t *descriptor);
 bool mca_btl_ofi_host_needs_packing(const struct opal_convertor_t *convertor);
 
 /* Packs up to `*size` bytes to `to`, and advances the convertor; sets `*size`. Without `to`, which is for data that needs no
- * packing, packs nothing. Returns where the bytes are, or NULL. */
+ * packing, packs nothing. Returns the address of the bytes, or NULL. */
 void *mca_btl_ofi_host_pack(struct opal_convertor_t *convertor, void *to, size_t *size);
 
 #endif

@@ -33,7 +33,7 @@ void mca_btl_ofi_host_abort(int status, const char *message)
     if (NULL != opal_pmix.abort) {
         (void) opal_pmix.abort(status, message, NULL);
     }
-    /* It may return; Open MPI's own abort ends this process then. */
+    /* The call may return; then Open MPI's own abort ends this process. */
     _exit(status);
 }
 
@@ -42,7 +42,7 @@ bool mca_btl_ofi_host_receive(mca_btl_base_module_t *btl, struct mca_btl_base_en
 {
     mca_btl_base_segment_t segment = {.seg_addr = {.pval = (void *) data}, .seg_len = size};
     mca_btl_base_descriptor_t descriptor = {.des_segments = &segment, .des_segment_count = 1};
-    /* This series tells no sender. */
+    /* This series does not pass the sender. */
     (void) endpoint;
     if (tag >= MCA_BTL_TAG_MAX || NULL == mca_btl_base_active_message_trigger[tag].cbfunc) {
         return false;

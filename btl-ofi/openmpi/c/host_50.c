@@ -31,7 +31,8 @@ int mca_btl_ofi_host_modex_recv(const mca_base_component_t *component, const opa
 void mca_btl_ofi_host_abort(int status, const char *message)
 {
     (void) PMIx_Abort(status, message, NULL, 0);
-    /* Under mpirun --enable-recovery the job goes on, in 6.0 this process too; Open MPI's own abort ends it then. */
+    /* Under mpirun --enable-recovery the job continues, and in 6.0 this process, too; then Open MPI's own abort ends
+     * it. */
     _exit(status);
 }
 

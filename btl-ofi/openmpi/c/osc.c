@@ -132,7 +132,7 @@ int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, const char *
             continue;
         }
         int priority = component->osc_query(win, base, size, unit, comm, info, flavor);
-        /* Open MPI takes the first of the highest. */
+        /* Of equal priorities, Open MPI takes the first component. */
         if (priority > highest) {
             highest = priority;
             best = component;
@@ -228,7 +228,7 @@ static int lay_out(ompi_datatype_t *type, size_t count, const void *values, void
     return rc;
 }
 
-/* Takes the values out of an array of the type. */
+/* Packs the values of an array of the type. */
 static int take_out(ompi_datatype_t *type, size_t count, const void *array, void *values)
 {
     opal_convertor_t convertor;
@@ -254,7 +254,7 @@ static bool is_defined(ompi_op_t *op, ompi_datatype_t *type)
     return index >= 0 && NULL != op->o_func.intrinsic.fns[index];
 }
 
-/* Predefined objects have the same handles of Fortran everywhere. */
+/* Predefined objects have the same Fortran handles in all processes. */
 enum { TYPE_BITS = 16 };
 
 int mca_osc_ofi_host_code(ompi_op_t *op, ompi_datatype_t *type)
@@ -299,7 +299,7 @@ int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *ope
 
 enum { UNDER_WAY, COMPLETED, FREED };
 
-/* A request, which lives until it was both completed and freed. */
+/* A request, which lives until it is completed and freed. */
 typedef struct {
     ompi_request_t super;
     int32_t state;

@@ -1,4 +1,4 @@
-/* Parts of Open MPI that only its macros and inline functions reach, as functions: those of the component osc. The types are
+/* Functions of the component osc for parts of Open MPI that only macros and inline functions reach. The types are
  * Open MPI's; a file that includes this one includes their headers before. */
 #ifndef MCA_OSC_OFI_HOST_H
 #define MCA_OSC_OFI_HOST_H
@@ -22,7 +22,8 @@ bool mca_osc_ofi_host_is_alike(struct ompi_communicator_t *comm, int rank);
 /* Whether Open MPI started the process on this node. */
 bool mca_osc_ofi_host_is_beside(struct ompi_communicator_t *comm, int rank);
 
-/* Gives each rank's `size` bytes to all, in the order of the ranks. Collective. Returns an OMPI_* code. */
+/* Sends `size` bytes of each rank to all ranks, in the order of the ranks. Collective. Returns an OMPI_*
+ * code. */
 int mca_osc_ofi_host_allgather(struct ompi_communicator_t *comm, const void *mine, size_t size, void *all);
 
 /* Publishes a number for all processes of the job. Returns an OPAL_* code. */
@@ -32,7 +33,8 @@ int mca_osc_ofi_host_publish(uint32_t number);
  * */
 bool mca_osc_ofi_host_published(struct ompi_communicator_t *comm, int rank, uint32_t *number);
 
-/* The ranks in the window of a group's members. `ranks` has room for the group's size. False where one is not in the window. */
+/* The ranks in the window of a group's members. `ranks` has room for the group's size. False if a member is not in the window.
+ * */
 int mca_osc_ofi_host_group_size(struct ompi_group_t *group);
 bool mca_osc_ofi_host_group_ranks(struct ompi_group_t *group, struct ompi_win_t *win, int *ranks);
 
@@ -43,15 +45,16 @@ void mca_osc_ofi_host_set_module(struct ompi_win_t *win, ompi_osc_base_module_t 
 void mca_osc_ofi_host_set_flags(struct ompi_win_t *win, uint16_t flags);
 void mca_osc_ofi_host_set_name(struct ompi_win_t *win, const char *name);
 
-/* The value of a key; false where the info has none. `info` may be NULL. */
+/* The value of a key; false if the info does not have the key. `info` may be NULL. */
 bool mca_osc_ofi_host_info(struct opal_info_t *info, const char *key, char *value, int length);
 
-/* The priority of another component for the window; below 0 where there is none of this name, or it does not serve it. */
+/* The priority of another component for the window; below 0 if there is no component of this name, or it does not serve
+ * the window. */
 int mca_osc_ofi_host_priority(const char *name, struct ompi_win_t *win, void **base, size_t size, ptrdiff_t unit,
                               struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor);
 
-/* Has another component make the window: the one of this name or, if that is NULL, the one of the highest priority. `taken` is its
- * name, NULL if there is none. */
+/* Lets another component make the window: the component `name` or, if NULL, the component with the highest priority. `taken` is
+ * its name, NULL if there is none. */
 int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, const char *name, struct ompi_win_t *win, void **base, size_t size,
                               ptrdiff_t unit, struct ompi_communicator_t *comm, struct opal_info_t *info, int flavor,
                               int *model, const char **taken);
@@ -62,7 +65,7 @@ int mca_osc_ofi_host_delegate(const ompi_osc_base_component_t *own, const char *
 struct mca_osc_ofi_host_items {
     /* Bytes from the buffer's address to the first byte, if they are contiguous. */
     ptrdiff_t begin;
-    /* Bytes of all of them, without gaps. */
+    /* Bytes of all items, without gaps. */
     size_t bytes;
     bool in_a_row;
     /* For items that are not contiguous: the description of the type, as long as it lives, and the bytes from an item to the
@@ -85,7 +88,7 @@ struct mca_osc_ofi_host_element {
     size_t size;
     size_t extent;
 };
-/* False where it is made of several. */
+/* False if the type is made of several. */
 bool mca_osc_ofi_host_element(struct ompi_datatype_t *type, struct mca_osc_ofi_host_element *element);
 
 /* The number (OPAL_DATATYPE_*) of a predefined type of one value whose items are contiguous; -1 for any other type. */
@@ -97,8 +100,9 @@ int mca_osc_ofi_host_op(struct ompi_op_t *op);
 /* A number for an operation on a predefined type, the same in all processes of a job; -1 if it is not defined. */
 int mca_osc_ofi_host_code(struct ompi_op_t *op, struct ompi_datatype_t *type);
 
-/* target = operand op target, by such a number, on `count` elements whose values have `size` bytes and lie without gaps on both
- * sides, each side aligned as malloc aligns. Returns an OMPI_* code; MPI_ERR_OP for a number that names nothing of this size. */
+/* target = operand op target, by this number, on `count` elements. The values have `size` bytes, without gaps on both sides,
+ * and each side is aligned as by malloc. Returns an OMPI_* code; MPI_ERR_OP for a number without an operation of this size.
+ * */
 int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *operand, void *target);
 
 /* ---- requests ---- */
@@ -107,7 +111,8 @@ int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *ope
 struct ompi_request_t *mca_osc_ofi_host_request(struct ompi_win_t *win);
 /* A completed request. */
 struct ompi_request_t *mca_osc_ofi_host_request_over(void);
-/* Ends a request that is under way, with an MPI error code. Nobody refers to it afterwards. */
+/* Ends a request that is under way, with an MPI error code. The caller must not use it afterwards.
+ * */
 void mca_osc_ofi_host_complete(struct ompi_request_t *request, int error);
 
 /* ---- progress ---- */

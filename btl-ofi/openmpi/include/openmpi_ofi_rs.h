@@ -3,9 +3,10 @@
  * Additions of Open MPI's component osc/ofi_rs to MPI's own calls: the level of device support, and copy functions of the
  * program for memory of devices. For C11 and C++11.
  *
- * Nothing is linked (before glibc 2.34: -ldl). Each call looks for the component: that which Open MPI has loaded; else, before
- * MPI_Init, mca_osc_ofi_rs.so in the folders of OMPI_MCA_mca_base_component_path and in OPENMPI_OFI_RS_FOLDER. Once loaded it is never
- * unloaded. Without it a call returns MPI_ERR_UNSUPPORTED_OPERATION and does nothing, so one binary runs under any MPI.
+ * Nothing is linked (before glibc 2.34: -ldl). Each call looks for the component that Open MPI has loaded. If there is none
+ * before MPI_Init, it loads mca_osc_ofi_rs.so from the folders of OMPI_MCA_mca_base_component_path or from
+ * OPENMPI_OFI_RS_FOLDER, and never unloads it. Without it a call returns MPI_ERR_UNSUPPORTED_OPERATION and does nothing, so one
+ * binary runs under any MPI.
  */
 #ifndef OPENMPI_OFI_RS_H
 #define OPENMPI_OFI_RS_H
@@ -35,9 +36,9 @@ extern "C" {
 #define MPIX_DEVICE_KIND_CUDA 1
 
 /*
- * The program's copy functions for memory of devices. In the place of a function that is NULL comes the transport's own. All
- * return the number of bytes, or a negative errno: -ENOSYS for a kind that they do not know, and then the MPI call, or the one
- * that completes it, fails. Any thread of the process may call them, several at once; they must not call MPI.
+ * The program's copy functions for memory of devices. The transport's own function replaces a function that is NULL. All
+ * return the number of bytes, or a negative errno: -ENOSYS for an unknown kind. On an error the MPI call, or the call that
+ * completes the operation, fails. Any thread of the process may call them, several at once; they must not call MPI.
  *
  *     static const MPIX_Device_overrides mine = {MPIX_DEVICE_OVERRIDES, from_device, to_device};
  */
@@ -45,33 +46,33 @@ typedef struct MPIX_Device_overrides {
     uint64_t magic; /* the first four by MPIX_DEVICE_OVERRIDES */
     uint16_t major, minor;
     uint32_t size;
-    /* Copies to `size` bytes at `dest` what lies `offset` bytes into `count` runs, each of the kind that `kinds` says. Kinds may be
-     * mixed. Returns when the bytes are there. */
+    /* Copies `size` bytes to `dest` from `count` runs, beginning at `offset` in the runs. `kinds` has the kind of each run;
+     * kinds may be mixed. Returns when the bytes are copied. */
     ssize_t (*copy_from_hmem_iov)(void *dest, size_t size, const struct iovec *runs, const uint32_t *kinds, size_t count,
                                   uint64_t offset);
     /* Copies `size` bytes at `src` to the runs. */
     ssize_t (*copy_to_hmem_iov)(const struct iovec *runs, const uint32_t *kinds, size_t count, uint64_t offset, const void *src,
                                 size_t size);
     /* Blocks at regular distances: count[1] rows of count[0] blocks of `block` bytes; block i of row j begins
-     * i * stride[0] + j * stride[1] bytes after `base`. For NULL the functions above are called with a run for each block. */
+     * i * stride[0] + j * stride[1] bytes after `base`. If NULL, the functions above are called with a run for each block. */
     ssize_t (*copy_from_hmem_strided)(void *dest, size_t size, const void *base, uint32_t kind, size_t block, const size_t *stride,
                                       const size_t *count);
     ssize_t (*copy_to_hmem_strided)(void *base, uint32_t kind, size_t block, const size_t *stride, const size_t *count,
                                     const void *src, size_t size);
     /* Large copies that are started on `stream` and complete later, if query_event is set too. They write an event, or NULL if the
-     * copy is complete already. After -EAGAIN the functions above are called instead. */
+     * copy is complete already. After -EAGAIN the functions above are called. */
     ssize_t (*copy_from_hmem_async)(void *stream, void *dest, size_t size, const struct iovec *runs, const uint32_t *kinds,
                                     size_t count, uint64_t offset, void **event);
     ssize_t (*copy_to_hmem_async)(void *stream, const struct iovec *runs, const uint32_t *kinds, size_t count, uint64_t offset,
                                   const void *src, size_t size, void **event);
-    /* 0 while such a copy is under way, 1 when it is complete, a negative errno when it failed. Does not wait. */
+    /* 0 while such a copy is under way, 1 if it is complete, a negative errno if it failed. Does not wait. */
     int32_t (*query_event)(void *event);
     void *stream;
 } MPIX_Device_overrides;
 
 #define MPIX_DEVICE_OVERRIDES UINT64_C(0x314452564f4c5442), 1, 5, (uint32_t) sizeof(MPIX_Device_overrides)
 
-/* The component; NULL where it is not. */
+/* The component; NULL if it is not found. */
 static inline void *openmpi_ofi_rs_image(void)
 {
     char path[4096];
@@ -88,7 +89,7 @@ static inline void *openmpi_ofi_rs_image(void)
     return image ? image : dlopen(OPENMPI_OFI_RS_FOLDER "/mca_osc_ofi_rs.so", RTLD_NOW);
 }
 
-/* A function of the component; NULL where it has none of the name. */
+/* A function of the component; NULL if it has no function of this name. */
 static inline void *openmpi_ofi_rs_function(const char *name)
 {
     void *image = openmpi_ofi_rs_image();
@@ -109,13 +110,13 @@ static inline int openmpi_ofi_rs_attribute(void *value, int *key)
 }
 
 /*
- * Tells the key of the attribute of MPI_COMM_WORLD that is the level of device support, between MPI_Init and MPI_Finalize:
+ * Returns the key of an attribute of MPI_COMM_WORLD, the level of device support, between MPI_Init and MPI_Finalize:
  *
  *     int key, *level, found;
  *     if (MPIX_Query_device_level(&key) == MPI_SUCCESS && MPI_Comm_get_attr(MPI_COMM_WORLD, key, &level, &found) == MPI_SUCCESS) ...
  *
- * *level is 1 where windows and buffers of calls on them lie in memory of the host, 2 where they may lie in memory of devices too; it
- * is brought up to date by each call of this function. Local.
+ * *level is 1 if windows and buffers of calls on them must lie in memory of the host, 2 if they may also lie in memory of
+ * devices. Each call of this function updates it. Local.
  */
 static inline int MPIX_Query_device_level(int *key)
 {
@@ -125,9 +126,10 @@ static inline int MPIX_Query_device_level(int *key)
 }
 
 /*
- * Sets how memory of devices is copied, at once for all windows and buffers: before MPI_Init, or later, from any thread. NULL goes back to
- * the transport's own functions. Operations under way keep earlier functions for their local buffers. The table is copied; its functions
- * must be callable until MPI_Finalize has returned, also when others were set. Local. MPI_ERR_ARG: not such a table.
+ * Sets the functions that copy memory of devices, at once for all windows and buffers. Any thread may call it, before MPI_Init
+ * or later. NULL sets the transport's own functions again. Operations under way keep earlier functions for their local buffers.
+ * The table is copied; its functions must be callable until MPI_Finalize has returned, also after others were set. Local.
+ * MPI_ERR_ARG: the table is invalid.
  */
 static inline int MPIX_Set_device_overrides(const MPIX_Device_overrides *overrides)
 {

@@ -11,7 +11,7 @@ use plugin_api::{Stats, Status};
 use crate::bindings as ffi;
 use crate::guard::guarded;
 
-/// Variables that are not by carrier, in their order behind the others.
+/// Variables that are not divided by carrier; they follow the others in this order.
 const OTHERS: [(&str, &str); 6] = [
     (
         "again",
@@ -58,12 +58,12 @@ pub(crate) enum Class {
     Counter,
     /// A count of nanoseconds.
     Timer,
-    /// A number as it is now.
+    /// A present value.
     Level,
 }
 
-/// Registers variables of `component`. A variable that Open MPI does not take is missing in its lists; there is
-/// no other effect.
+/// Registers variables of `component`. A variable that Open MPI refuses is missing in its lists, without
+/// another effect.
 pub(crate) fn register(
     component: *const ffi::mca_base_component_t,
     variables: impl IntoIterator<Item = Variable>,
@@ -146,7 +146,7 @@ fn describe(number: usize) -> (String, String) {
     }
 }
 
-/// The value of a variable. MPI_T may ask at any time, from any thread.
+/// The value of a variable. MPI_T may call it at any time, from any thread.
 unsafe extern "C" fn get<C: Counted, const NUMBER: usize>(
     _: *const ffi::mca_base_pvar_t,
     value: *mut c_void,

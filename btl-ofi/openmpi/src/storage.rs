@@ -106,7 +106,8 @@ impl Variable {
 
     /// Gives the variable a further name.
     pub(crate) fn synonym(self, name: &Name<'_>) -> bool {
-        // SAFETY: the variable system copies the NUL-terminated strings; the index is of a registered variable.
+        // SAFETY: the variable system copies the NUL-terminated strings; the index belongs to a registered
+        // variable.
         let index = unsafe {
             ffi::mca_base_var_register_synonym(
                 self.0,
@@ -149,7 +150,8 @@ impl Variable {
         unsafe { at.as_ref() }.filter(|_| rc == 0)
     }
 
-    /// Whether the variable was registered with the type of `kind`. Another component's may have another.
+    /// Whether the variable was registered with the type of `kind`. A variable of another component may
+    /// have another type.
     pub(crate) fn has_type_of(self, kind: Kind) -> bool {
         let found = self.registered().map(|(registered, _)| registered);
         found.is_some() && found == kind_of(kind)

@@ -1,5 +1,5 @@
-//! The handles that the host holds. Their memory stays readable for the module's life, so that a handle used after its
-//! deregistration is refused and does not lead to freed memory.
+//! The handles that the host holds. Their memory stays readable for the module's life, so a handle used after its
+//! deregistration is refused, and no freed memory is accessed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -35,7 +35,7 @@ unsafe impl Send for Handles {}
 unsafe impl Sync for Handles {}
 
 impl Handles {
-    /// Stores a region and returns the pointer to its handle. `None` when memory is exhausted; the region is dropped then.
+    /// Stores a region and returns the pointer to its handle. `None` if memory is exhausted; the region is dropped then.
     pub(crate) fn insert(&self, region: Region) -> Option<*mut Handle> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
         if inner.free.is_empty() {

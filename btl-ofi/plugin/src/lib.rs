@@ -15,7 +15,7 @@ use plugin_api::{ComponentVtable, HostVtable, Status};
 
 use crate::guard::guarded;
 
-/// Checks the host's table and gives the component's.
+/// Checks the host's table and returns the component's.
 ///
 /// # Safety
 /// The contract of [`plugin_api::EntryFn`]: `host` is NULL or a host's table, `out` is NULL or writable.

@@ -13,7 +13,8 @@ use std::mem::{align_of, offset_of, size_of};
 use super::generated::*;
 use super::opaque::*;
 
-// Macros that bindgen does not convert, and values that up to 1.20 belong to an enumeration with no other use here.
+// Macros that bindgen does not convert, and values that belong to an enumeration up to 1.20, which is otherwise
+// unused here.
 pub const FI_ADDR_NOTAVAIL: fi_addr_t = u64::MAX;
 pub const FI_ADDR_UNSPEC: fi_addr_t = u64::MAX;
 pub const FI_KEY_NOTAVAIL: u64 = u64::MAX;

@@ -201,7 +201,8 @@ unsafe extern "C" fn progress() -> c_int {
     })
 }
 
-/// Callbacks may send and post what peers wait for, while this process may make no further progress: what gathered is sent behind them.
+/// Callbacks may send and post what peers wait for, while this process may make no further progress: so gathered operations are
+/// sent after the callbacks.
 #[inline(always)]
 fn progress_of(module: &Module) -> usize {
     let mut done = module.transport().progress();

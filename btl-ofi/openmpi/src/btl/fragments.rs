@@ -25,7 +25,7 @@ pub(crate) struct Door<'a> {
 #[repr(C)]
 pub(crate) struct Fragment {
     pub(crate) base: ffi::mca_btl_base_descriptor_t,
-    /// The bytes of the buffer, then those that are sent from where they are.
+    /// The bytes of the buffer, then the bytes that are sent from the program's memory.
     segments: [ffi::mca_btl_base_segment_t; 2],
     /// In words, for its alignment.
     buffer: Vec<u64>,
@@ -78,7 +78,7 @@ impl Fragment {
         self.segments[0].seg_len = size as u64;
     }
 
-    /// Adds bytes that are sent from where they are.
+    /// Adds bytes that are sent from the program's memory.
     pub(crate) fn append(&mut self, at: *mut std::ffi::c_void, size: usize) {
         self.set(1, at, size);
         self.base.des_segment_count = 2;
@@ -95,7 +95,8 @@ impl Fragment {
     /// Copies the message.
     ///
     /// # Safety
-    /// `to` is writable for the message's size, and Open MPI keeps what is sent from where it is.
+    /// `to` is writable for the message's size, and Open MPI keeps the bytes in the program's
+    /// memory.
     unsafe fn copy_to(&self, mut to: *mut u8) {
         for segment in self.segments() {
             let size = segment.seg_len as usize;
@@ -131,8 +132,8 @@ pub(crate) struct Fragments {
     leaving: Queues<Leaving>,
 }
 
-// SAFETY: a fragment is used by one thread at a time: by Open MPI's until it is sent, then by the one that posts it or takes
-// it out of a list.
+// SAFETY: a fragment is used by one thread at a time: by a thread of Open MPI until it is sent, then by the thread that
+// posts it or takes it out of a list.
 unsafe impl Send for Fragments {}
 // SAFETY: the lists are locked.
 unsafe impl Sync for Fragments {}
@@ -259,10 +260,12 @@ impl Fragments {
         });
     }
 
-    /// Sends what waits for any peer of a transport that is to be closed. Calls no function of Open MPI.
+    /// Sends the waiting descriptors of all peers of a transport that is to be closed. Calls no function
+    /// of Open MPI.
     pub(crate) fn send_before_close(&self, transport: &Transport) {
         transport.progress_until(|| {
-            // SAFETY: `take` made the descriptors, which have just left their queues. Nobody is told, so they are given back here.
+            // SAFETY: `take` made the descriptors, which have just left their queues. No function of Open MPI is called, so
+            // they are freed here.
             self.resume_with(transport, |_, fragment, _| unsafe {
                 self.give_back(fragment);
             });
@@ -278,19 +281,19 @@ impl Fragments {
             unsafe { self.tell(door, released, fragment, Status::UNREACH, true) };
         }
         for Leaving { fragment, .. } in self.leaving.close(released) {
-            // SAFETY: as above.
+            // SAFETY: the message of the descriptor has left, so it completes once.
             unsafe { self.tell(door, released, fragment, Status::SUCCESS, true) };
         }
     }
 
-    /// To be called when the peer was released.
+    /// Called after the peer was released.
     pub(crate) fn end_release(&self, released: NonNull<Endpoint>) {
         self.waiting.open(released);
         self.leaving.open(released);
     }
 
-    /// Calls a descriptor's function, if it was kept or asks for that always, and gives it back if Open MPI has left it to
-    /// the component.
+    /// Calls a descriptor's function, if it was kept or always requires the call. Frees the descriptor if the component
+    /// owns it.
     ///
     /// # Safety
     /// The descriptor is not used here any more. The caller holds no lock.
@@ -322,7 +325,7 @@ impl Fragments {
         }
         // Without this flag, Open MPI frees the descriptor, perhaps in its function.
         if flags & ffi::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0 {
-            // SAFETY: the descriptor is the component's now.
+            // SAFETY: the component owns the descriptor now.
             unsafe { self.give_back(fragment) };
         }
     }

@@ -14,7 +14,7 @@ use crate::pvars::Counted;
 /// partly initialised module.
 static LIVE: AtomicPtr<Module> = AtomicPtr::new(null_mut());
 
-/// Makes a module known that is open.
+/// Makes an open module known.
 pub(crate) fn start(module: NonNull<Module>) {
     // Release: pairs with the Acquire in `module`.
     LIVE.store(module.as_ptr(), Ordering::Release);

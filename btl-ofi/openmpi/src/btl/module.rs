@@ -54,7 +54,7 @@ const SMALLEST_LIMIT: usize = 4096;
 pub(crate) struct Functions {
     /// Open MPI's structure with the functions set.
     pub(crate) table: ffi::mca_btl_base_module_t,
-    /// Sets those of operations for a transport.
+    /// Sets the functions of operations for a transport.
     pub(crate) choose: fn(&mut ffi::mca_btl_base_module_t, &Transport),
     /// Receives messages; its last argument is the module.
     pub(crate) receive: ReceiveFn,
@@ -122,7 +122,7 @@ impl Module {
         // SAFETY: `open` leaked the module's box, and Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
         // Open MPI may have unloaded pml/ob1 (4.1 has): from here on its functions for messages and errors are not called.
-        // Functions of operations still are; MPI_Win_free has waited for those. Messages that still arrive are dropped.
+        // The functions of operations still are; MPI_Win_free has waited for them. Messages that still arrive are dropped.
         module.transport().on_receive(None);
         module.transport().on_error(None);
         module.failed.store(true, Ordering::Relaxed);
@@ -155,9 +155,9 @@ impl Module {
         self.btl.btl_component.cast_const().cast()
     }
 
-    /// The endpoint of this process and the handle of its region of `size` bytes at `address`, for a compare-and-swap on the own
-    /// window, for which osc/rdma passes no handle. `None` for another endpoint, and where the peers change the word under
-    /// osc/rdma's lock.
+    /// The endpoint of this process and the handle of its region of `size` bytes at `address`, for a compare-and-swap on the
+    /// own window, because osc/rdma passes no handle for it. `None` for another endpoint, and if the peers change the word
+    /// under osc/rdma's lock.
     #[cold]
     pub(crate) fn own_word(
         &self,
@@ -228,10 +228,9 @@ impl Module {
     /// Reports an error to Open MPI. The error callback (by default pml/ob1's) ends the job. Without a callback, as under a pml
     /// that uses no BTL, the runtime aborts the job: otherwise osc/rdma would retry a refused operation for ever.
     ///
-    /// With fault tolerance (ULFM in 5.0 and 6.0) the callback shuts the process out that it is told, and the job goes on. So
-    /// each lost peer is reported, once and with its process. Any other error is reported once per module and without a
-    /// process, also if it concerns a peer: that peer lives, and nothing else than the end of the job keeps osc/rdma from
-    /// repeating the operation.
+    /// With fault tolerance (ULFM in 5.0 and 6.0) the callback excludes the reported process, and the job continues. So each
+    /// lost peer is reported, once and with its process. Any other error is reported once per module and without a process,
+    /// also if it concerns a peer: the peer lives, and only the end of the job keeps osc/rdma from repeating the operation.
     #[cold]
     pub(crate) fn fail(&self, endpoint: *const Endpoint, status: Status, what: &str) {
         if self.failed.load(Ordering::Relaxed) {
@@ -241,7 +240,7 @@ impl Module {
         let is_lost = unsafe { endpoint.as_ref() }.is_some_and(|peer| is_lost(peer, status));
         let proc = if is_lost {
             let lost = self.peers().lose(endpoint);
-            // Nobody waits for a peer that was released.
+            // No call waits for a peer that was released.
             let Some(proc) = lost else { return };
             proc
         } else {

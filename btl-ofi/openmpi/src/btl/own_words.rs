@@ -1,4 +1,5 @@
-//! Decides who changes the words of this process's own windows.
+//! Decides whether this component or the peers' lock protects the words of this process's own
+//! windows.
 //!
 //! For a compare-and-swap on its own window a rank passes no handle. After NOT_SUPPORTED, it makes the swap by loads and stores
 //! under osc/rdma's lock. Executing and refusing both lose updates if the peers do the opposite:
@@ -17,7 +18,7 @@ use btl_ofi::Handle;
 /// Tells the two kinds of memory apart.
 #[derive(Default)]
 pub(crate) struct OwnWords {
-    /// The region that was looked at last, and the answer. A region that is registered again has another handle.
+    /// The region of the last query, and the answer. A region that is registered again has another handle.
     last: Mutex<Option<(Handle, bool)>>,
 }
 
@@ -30,7 +31,7 @@ impl OwnWords {
         {
             return *answer;
         }
-        // Without the list it is taken for memory of the program.
+        // Without the list, the memory counts as memory of the program.
         let maps = fs::read("/proc/self/maps").unwrap_or_default();
         let maps = String::from_utf8_lossy(&maps);
         let place = shared_place(&maps, region.base());
@@ -58,13 +59,13 @@ fn shared_place(maps: &str, address: u64) -> Option<(&str, u64)> {
     })
 }
 
-/// Whether an object is a segment of osc/rdma, by its name and where the region begins in it.
+/// Whether an object is a segment of osc/rdma, by its name and the offset of the region in it.
 fn is_segment(name: &str, offset: u64) -> bool {
     // Of opal/shmem, at the beginning of each segment: 8 bytes in all series.
     const HEADER: u64 = 64;
     let file = name.rsplit('/').next().unwrap_or_default();
-    // opal/shmem's mmap (the default) uses osc/rdma's name for the file. Its posix and sysv choose names that do not tell whose a
-    // segment is; osc/rdma registers all of its own, and other windows of Open MPI lie behind more than a header.
+    // opal/shmem's mmap (the default) uses osc/rdma's name for the file. The names of its posix and sysv segments do not tell
+    // the owner. osc/rdma registers each of its segments whole, but other windows of Open MPI begin behind more than a header.
     file.starts_with("osc_rdma.")
         || (file.starts_with("open_mpi.") || file.starts_with("SYSV")) && offset < HEADER
 }

@@ -13,7 +13,8 @@ use crate::series::ANSWERED_TAGS;
 /// Bytes of a name: job and rank.
 const NAME: usize = 8;
 
-/// The longest name of any message, bytes: messages are shorter by so much than the transport allows.
+/// The longest name of any message, bytes: the limit of messages is lower by this than the
+/// transport's limit.
 pub(crate) const LONGEST: usize = if ANSWERED_TAGS.is_empty() { 0 } else { NAME };
 
 /// Whether messages with this tag end with a name.

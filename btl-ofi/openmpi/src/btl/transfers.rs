@@ -31,7 +31,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// The operation, as the transport takes it.
+    /// The operation for the transport.
     pub(crate) fn op(&self) -> Op<'_> {
         let local = (self.local, self.local_handle.cast());
         let op = match self.kind {
@@ -54,7 +54,8 @@ impl Transfer {
 #[derive(Default)]
 pub(crate) struct Transfers {
     queues: Queues<(u64, Transfer)>,
-    /// The number of the next one. Relaxed accesses suffice: the queues' lock orders them with what is in the queues.
+    /// The number of the next transfer. Relaxed accesses suffice: the queues' lock orders them with the contents of
+    /// the queues.
     next: AtomicU64,
 }
 

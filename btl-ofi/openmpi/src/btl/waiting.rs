@@ -10,7 +10,7 @@ use std::thread;
 use btl_ofi::Endpoint;
 use plugin_api::Status;
 
-/// The fragments that wait for room at one endpoint; empty only while the endpoint is released.
+/// The entries that wait for room at one endpoint; empty only while the endpoint is released.
 struct Queue<T> {
     endpoint: NonNull<Endpoint>,
     waiting: VecDeque<T>,
@@ -32,7 +32,7 @@ impl<T> Queue<T> {
     }
 }
 
-/// The queues of a module. `T` is a descriptor and what it is posted with.
+/// The queues of a module. `T` is a descriptor and the arguments of its post.
 pub(crate) struct Queues<T> {
     queues: Mutex<Vec<Queue<T>>>,
     /// The length of `queues`.
@@ -62,7 +62,7 @@ impl<T: Copy> Queues<T> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stores the count for those that do not lock.
+    /// Stores the count for readers without the lock.
     fn note_count(&self, queues: &[Queue<T>]) {
         self.count.store(queues.len(), Ordering::Relaxed);
     }
@@ -83,7 +83,8 @@ impl<T: Copy> Queues<T> {
         find(&queues, endpoint).is_some_and(|at| !queues[at].waiting.is_empty())
     }
 
-    /// Whether `asked` holds for the first that waits for this endpoint, or with `None` for the first of any.
+    /// Whether `asked` holds for the first entry that waits for this endpoint, or with `None` for the first
+    /// entry of any endpoint.
     pub(crate) fn has_first(
         &self,
         endpoint: Option<NonNull<Endpoint>>,
@@ -115,8 +116,8 @@ impl<T: Copy> Queues<T> {
         open
     }
 
-    /// Posts what waits, each endpoint's in order and until it has no room. Calls `done` for each descriptor that is
-    /// complete. Returns their number.
+    /// Posts the waiting entries: of each endpoint in their order, until it has no room. Calls `done` for each
+    /// descriptor that is complete. Returns their number.
     ///
     /// Neither function runs under the lock: a failed post runs callbacks, in which Open MPI may send.
     pub(crate) fn resume(
@@ -154,7 +155,7 @@ impl<T: Copy> Queues<T> {
         }
     }
 
-    /// Ends a post of `resume`: removes the descriptor, or keeps it if there was no room. Returns the queue to go on with.
+    /// Ends a post of `resume`: removes the descriptor, or keeps it if there was no room. Returns the queue that is next.
     fn posted(&self, endpoint: NonNull<Endpoint>, status: Status) -> Option<usize> {
         let mut queues = self.lock();
         // Other queues may have come and gone during the post; `close` has left this one here.
@@ -172,8 +173,9 @@ impl<T: Copy> Queues<T> {
         Some(at)
     }
 
-    /// Takes out what waits for an endpoint that is to be released. Nothing is added until [`open`](Self::open), so no
-    /// thread posts to it any more. Waits for a thread that does, so a callback must not call it.
+    /// Removes the entries that wait for an endpoint that is to be released. Nothing is added until
+    /// [`open`](Self::open), so no thread posts to it any more. Waits for a thread that is posting, so a callback
+    /// must not call it.
     pub(crate) fn close(&self, endpoint: NonNull<Endpoint>) -> VecDeque<T> {
         loop {
             let mut queues = self.lock();
@@ -200,7 +202,7 @@ impl<T: Copy> Queues<T> {
         }
     }
 
-    /// Takes out everything.
+    /// Removes all entries.
     pub(crate) fn clear(&self) -> Vec<T> {
         let mut queues = self.lock();
         let all = queues.drain(..).flat_map(|queue| queue.waiting).collect();

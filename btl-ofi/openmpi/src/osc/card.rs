@@ -8,27 +8,27 @@ pub(crate) struct Card {
     pub(crate) state: State,
     /// Bytes of the text behind the card: the address of a rank that meets others, the reason of a refusal.
     pub(crate) length: u32,
-    /// Whether its part of the window has bytes.
+    /// Whether the rank's part of the window has bytes.
     pub(crate) has_memory: bool,
-    /// Whether it wants memory of a device.
+    /// Whether the rank wants memory of a device.
     pub(crate) on_device: bool,
-    /// Whether osc/ucx would serve it better ([`ucx`](crate::osc::ucx)).
+    /// Whether osc/ucx would serve the window better ([`ucx`](crate::osc::ucx)).
     pub(crate) prefers_ucx: bool,
-    /// By which transport it meets the others.
+    /// The transport by which the rank meets the others.
     pub(crate) scope: Scope,
     /// Displacement unit, bytes.
     pub(crate) unit: u64,
-    /// A number of the hints.
+    /// A number that stands for the hints.
     pub(crate) hints: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum State {
-    /// Cannot take part.
+    /// The rank cannot take part.
     Refuses,
-    /// Has yet to connect some of the others.
+    /// The rank is not connected to all others yet.
     Meets,
-    /// Has connected all.
+    /// The rank is connected to all others.
     Knows,
 }
 

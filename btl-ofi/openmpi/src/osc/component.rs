@@ -60,17 +60,17 @@ static COMPONENT: Exported = Exported(UnsafeCell::new(ffi::ompi_osc_base_compone
     osc_finalize: Some(finalize),
 }));
 
-/// The component, as functions of Open MPI's component system take it: the structure's first field.
+/// The component for functions of Open MPI's component system: the structure's first field.
 pub(crate) fn exported() -> *const ffi::mca_base_component_t {
     COMPONENT.0.get().cast_const().cast()
 }
 
-/// The component as the framework osc knows it.
+/// The component for functions of the framework osc.
 pub(crate) fn of_framework() -> *const ffi::ompi_osc_base_component_t {
     COMPONENT.0.get().cast_const()
 }
 
-/// `osc_ofi_rs_priority`; below 0 where this process cannot serve windows. Relaxed accesses suffice: no other data depends on it.
+/// `osc_ofi_rs_priority`; below 0 if this process cannot serve windows. Relaxed accesses suffice: no other data depends on it.
 static PRIORITY: AtomicI32 = AtomicI32::new(-1);
 
 /// Whether threads of the program may call at the same time.
@@ -79,7 +79,7 @@ static THREADS: AtomicBool = AtomicBool::new(true);
 /// `osc_ofi_rs_progress_thread`.
 static PROGRESS_THREAD: AtomicBool = AtomicBool::new(false);
 
-/// Registers the parameters. A host that does not fit, and a value that is not allowed, get no window of this component.
+/// Registers the parameters. With a host that does not fit, or an invalid value, the component serves no window.
 extern "C" fn register() -> c_int {
     guarded("osc register", ffi::OMPI_ERROR, || {
         PRIORITY.store(-1, Ordering::Relaxed);
@@ -99,8 +99,8 @@ extern "C" fn register() -> c_int {
     })
 }
 
-/// Tells the other processes of the job that this one has the component. `init` would be too late: Open MPI calls it when what was
-/// published has been exchanged.
+/// Tells the other processes of the job that this one has the component. `init` would be too late, because Open MPI calls it
+/// after the exchange of published values.
 extern "C" fn open() -> c_int {
     guarded("osc open", ffi::OMPI_ERROR, || {
         published::publish(PRIORITY.load(Ordering::Relaxed));
@@ -117,7 +117,8 @@ unsafe extern "C" fn init(_progress_threads: bool, mpi_threads: bool) -> c_int {
     ffi::OMPI_SUCCESS
 }
 
-/// Whether threads may call the transport at the same time: those of the program, or the progress thread.
+/// Whether threads may call the transport at the same time: threads of the program, or the progress
+/// thread.
 pub(crate) fn has_threads() -> bool {
     THREADS.load(Ordering::Relaxed) || wants_progress_thread()
 }

@@ -77,7 +77,7 @@ impl Runs {
     }
 }
 
-/// The runs as Open MPI finds them.
+/// The runs that Open MPI's walk finds.
 fn visited(datatype: *mut ffi::ompi_datatype_t, count: usize) -> Result<Vec<Bytes>, c_int> {
     let mut runs: Vec<Bytes> = Vec::new();
     let context: *mut Vec<Bytes> = &mut runs;
@@ -92,7 +92,7 @@ fn visited(datatype: *mut ffi::ompi_datatype_t, count: usize) -> Result<Vec<Byte
 }
 
 /// The elements of `count` items of a predefined type that the engine knows, contiguous from the buffer's address on.
-/// None for any other type, and for a count that cannot be.
+/// `None` for any other type, and for an impossible count.
 #[inline]
 pub(crate) fn plain(
     datatype: *mut ffi::ompi_datatype_t,
@@ -113,7 +113,7 @@ fn counted(count: impl TryInto<usize>) -> Result<usize, c_int> {
 }
 
 unsafe extern "C" fn visit(context: *mut c_void, offset: isize, len: usize) {
-    // SAFETY: `visited` passes its vector, which nobody else touches meanwhile.
+    // SAFETY: `visited` passes its vector, which no other code uses meanwhile.
     let runs = unsafe { &mut *context.cast::<Vec<Bytes>>() };
     match runs.last_mut() {
         Some(last) if last.offset + last.len as isize == offset => last.len += len,
@@ -133,7 +133,7 @@ pub(crate) struct Element {
 }
 
 impl Element {
-    /// The element of a type; none if it is made of several predefined types.
+    /// The element of a type; `None` if it is made of several predefined types.
     pub(crate) fn of(datatype: *mut ffi::ompi_datatype_t) -> Option<Element> {
         let mut found = ffi::mca_osc_ofi_host_element {
             type_: std::ptr::null_mut(),

@@ -22,7 +22,7 @@ pub(crate) enum Cuda {
     Off,
     /// The devices of the driver that the process has loaded.
     Auto,
-    /// Those of the machine: the driver is loaded with the first window.
+    /// The devices of the machine: the driver is loaded with the first window.
     On,
 }
 
@@ -81,7 +81,8 @@ pub(crate) struct Overrides(pub(crate) OverrideOps);
 // SAFETY: any thread may call the functions, with the stream that the program gave for them.
 unsafe impl Send for Overrides {}
 
-/// Those that were set last, for transports that are opened later. Locked after the transports.
+/// The functions that were set last, for transports that are opened later. Locked after the
+/// transports.
 pub(crate) fn overrides() -> MutexGuard<'static, Option<Overrides>> {
     static OVERRIDES: Mutex<Option<Overrides>> = Mutex::new(None);
     OVERRIDES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -109,18 +110,19 @@ impl Known {
         known
     }
 
-    /// Has the transport copy by these functions, or by its own.
+    /// Sets the functions by which the transport copies; `None` stands for its own.
     pub(crate) fn set_overrides(&self, overrides: Option<&Overrides>) -> Status {
         // SAFETY: the program vouches for the functions until MPI has ended, which closes the transport.
         unsafe { self.devices.set_overrides(overrides.map(|given| &given.0)) }
     }
 
-    /// As the engine sees them.
+    /// The devices for the engine.
     pub(crate) fn of_windows(&self) -> OfWindows {
         OfWindows(Arc::clone(&self.devices))
     }
 
-    /// Adds the driver's devices, if it is there and was not asked yet. From then on calls look up their buffers.
+    /// Adds the driver's devices, if the driver is loaded and its devices were not added yet. From then on calls
+    /// look up their buffers.
     pub(crate) fn look(&self) {
         let is_there = match wanted() {
             Cuda::Off => false,

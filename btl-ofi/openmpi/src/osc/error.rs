@@ -33,7 +33,7 @@ pub(crate) fn code(error: &WinError) -> c_int {
     }
 }
 
-/// An outcome as Open MPI's code.
+/// Converts an outcome to Open MPI's code.
 #[inline]
 pub(crate) fn outcome(outcome: Code) -> c_int {
     match outcome {

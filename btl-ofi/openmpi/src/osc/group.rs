@@ -25,7 +25,7 @@ impl Comm {
     /// # Safety
     /// The communicator lives.
     pub(crate) unsafe fn of(raw: *mut ffi::ompi_communicator_t) -> Comm {
-        // SAFETY: the caller's contract, and these are its ranks.
+        // SAFETY: the caller guarantees the communicator, and these are its ranks.
         unsafe {
             let size = ffi::mca_osc_ofi_host_size(raw);
             let process = |rank| ffi::mca_osc_ofi_host_process(raw, rank);
@@ -42,7 +42,7 @@ impl Comm {
     }
 }
 
-/// Whether Open MPI places a rank of a communicator that lives on this node.
+/// Whether Open MPI places a rank of a living communicator on this node.
 pub(crate) fn is_beside(comm: *mut ffi::ompi_communicator_t, rank: usize) -> bool {
     // SAFETY: the communicator lives, and the engine and this component name ranks of it.
     unsafe {
@@ -51,7 +51,8 @@ pub(crate) fn is_beside(comm: *mut ffi::ompi_communicator_t, rank: usize) -> boo
     }
 }
 
-/// Gives every rank what each gave, as many bytes, one after the other. Collective. The error is Open MPI's code.
+/// Returns the bytes of all ranks, the same number of each, in the order of the ranks. Collective. The error is
+/// Open MPI's code.
 pub(crate) fn exchange(
     comm: *mut ffi::ompi_communicator_t,
     ranks: usize,
@@ -93,16 +94,16 @@ pub(crate) struct Ranks {
     opened: Arc<Opened>,
     rank: usize,
     processes: Arc<[u64]>,
-    /// The ways to the ranks, once all are connected.
+    /// The endpoints of the ranks, after all are connected.
     endpoints: OnceLock<Box<[EndpointRef]>>,
-    /// NULL once the window is made.
+    /// NULL after the window was made.
     comm: AtomicPtr<ffi::ompi_communicator_t>,
     words: Words,
     met: Mutex<Met>,
 }
 
 impl Ranks {
-    /// The ranks of a communicator that lives until [`part`](Self::part), and the ways to them if all are connected.
+    /// The ranks of a communicator that lives until [`part`](Self::part), and their endpoints if all are connected.
     pub(crate) fn new(
         opened: &Arc<Opened>,
         comm: &Comm,
@@ -177,7 +178,7 @@ impl Group for Ranks {
         };
         let connect = |addresses: &[&[u8]]| {
             let connected = self.opened.connect(&self.processes, addresses)?;
-            // A rank that knows all has them already.
+            // A rank that is connected to all has them already.
             self.endpoints.get_or_init(|| connected);
             Ok(())
         };

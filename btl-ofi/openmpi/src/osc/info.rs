@@ -8,10 +8,10 @@ use osc_engine::win::Info;
 use crate::bindings as ffi;
 use crate::osc::log;
 
-/// Longest value that is read.
+/// The longest value that is read, bytes.
 const LONGEST: usize = 256;
 
-/// The device of a rank's memory. It may be another on each rank.
+/// The device of a rank's memory. Ranks may name different devices.
 pub(crate) const DEVICE: &str = "device_num";
 
 /// The keys that have an effect, with the engine's name of each. Open MPI itself reads `accumulate_order`.

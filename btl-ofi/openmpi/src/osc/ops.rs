@@ -7,16 +7,16 @@ use plugin_api::Status;
 
 use crate::bindings as ffi;
 
-/// An operation that accumulates may have.
+/// The operation of an accumulate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
-    /// One that the engine computes on types that it knows.
+    /// An operation that the engine computes on types that it knows.
     Known(Op),
-    /// Another that MPI predefines: minimum or maximum with its place.
+    /// Another predefined operation of MPI: minimum or maximum with its place.
     Other,
 }
 
-/// The operation behind Open MPI's pointer; an error for one that a program defined.
+/// The operation behind Open MPI's pointer; an error for an operation that a program defined.
 pub(crate) fn operation(op: *mut ffi::ompi_op_t) -> Result<Operation, c_int> {
     // SAFETY: Open MPI passes an operation that lives through the call.
     let code = unsafe { ffi::mca_osc_ofi_host_op(op) };
@@ -63,7 +63,8 @@ pub(crate) unsafe fn combine(
     let Ok(code) = c_int::try_from(code) else {
         return Status::NOT_SUPPORTED;
     };
-    // SAFETY: the caller guarantees both buffers; the function refuses codes that name nothing of this size.
+    // SAFETY: the caller guarantees both buffers; the function refuses codes without an operation of this
+    // size.
     let rc = unsafe {
         ffi::mca_osc_ofi_host_reduce(code, size, count, operands.cast(), elements.cast())
     };

@@ -1,5 +1,5 @@
-//! The parameters of this component, and those of the transport. The component btl registers the transport's, unless it is not
-//! loaded or not opened.
+//! The parameters of this component, and those of the transport. The component btl registers the transport's parameters, if it
+//! is loaded and opened.
 
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -62,7 +62,8 @@ pub(crate) struct Own {
     pub(crate) device_level: i32,
 }
 
-/// Registers this component's own parameters and reads them. The error says why a value cannot be used.
+/// Registers this component's own parameters and reads them. The error is the reason why a value cannot
+/// be used.
 pub(crate) fn register() -> Result<Own, String> {
     let version = CString::new(identity::description()).unwrap_or_default();
     storage::version_string(
@@ -92,12 +93,12 @@ pub(crate) fn register() -> Result<Own, String> {
     })
 }
 
-/// The value of a parameter of the transport: as the component btl registered it, else registered here. The error says why the
-/// user's value cannot be used.
+/// The value of a parameter of the transport, which the component btl has registered, or this function registers. The error is
+/// the reason why the user's value cannot be used.
 pub(crate) fn of_transport(declared: &Declaration) -> Result<Value, String> {
     let own = declared.name.strip_prefix(PREFIX).unwrap_or(&declared.name);
     if OF_DEVICES.contains(&own) {
-        // Bytes of devices reach the transport through memory of the host.
+        // The transport gets bytes of devices through memory of the host.
         return Ok(match declared.kind {
             Kind::String => Value::str("off"),
             _ => declared.default.clone(),

@@ -20,7 +20,7 @@ const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 /// The attribute. Relaxed accesses suffice: no other data depends on it.
 static LEVEL: AtomicI32 = AtomicI32::new(1);
 
-/// Its key, made by the first question.
+/// The attribute's key, made by the first call.
 fn key() -> MutexGuard<'static, Option<c_int>> {
     static KEY: Mutex<Option<c_int>> = Mutex::new(None);
     KEY.lock().unwrap_or_else(PoisonError::into_inner)
@@ -47,8 +47,8 @@ fn level() -> i32 {
 /// Makes a key whose attribute of MPI_COMM_WORLD is the first argument. Returns an MPI error code.
 type MakeAttribute = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
 
-/// Brings the attribute up to date and tells its key. The first call has `make` make both, in the program: a component must not
-/// name MPI's own functions, because ompi_info of Open MPI 6.0 does not load their library.
+/// Updates the attribute and returns its key. The first call makes both by `make`, a function of the program: a component must
+/// not name MPI's own functions, because ompi_info of Open MPI 6.0 does not load their library.
 ///
 /// # Safety
 /// `keyval` is NULL or writable. `make` is NULL or such a function.
@@ -58,7 +58,7 @@ unsafe extern "C" fn openmpi_ofi_rs_query_device_level(
     make: Option<MakeAttribute>,
 ) -> c_int {
     guarded("query_device_level", ffi::MPI_ERR_INTERN as c_int, || {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees both pointers.
         let (Some(keyval), Some(make)) = (unsafe { keyval.as_mut() }, make) else {
             return ffi::MPI_ERR_ARG as c_int;
         };
@@ -81,16 +81,16 @@ unsafe extern "C" fn openmpi_ofi_rs_query_device_level(
     })
 }
 
-/// Sets the functions that copy memory of devices; NULL goes back to the transport's own.
+/// Sets the functions that copy memory of devices; NULL sets the transport's own functions again.
 ///
 /// # Safety
-/// `overrides` is NULL, or a table whose functions do what the header says until MPI has ended.
+/// `overrides` is NULL, or a table whose functions keep the header's contract until MPI has ended.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn openmpi_ofi_rs_set_overrides(overrides: *const OverrideOps) -> c_int {
     guarded("set_overrides", ffi::MPI_ERR_INTERN as c_int, || {
         let given = match overrides.is_null() {
             true => None,
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller guarantees the table.
             false => match unsafe { OverrideOps::check(overrides) } {
                 Ok(given) => Some(Overrides(given)),
                 Err(_) => return ffi::MPI_ERR_ARG as c_int,
@@ -147,7 +147,7 @@ unsafe extern "C" fn get_devices(
 /// `value` has room for a variable of 64 bits, as Open MPI passes it.
 unsafe fn tell(value: *mut c_void, read: impl FnOnce() -> c_ulonglong) -> c_int {
     guarded("get_value", ffi::OMPI_ERROR, || {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees room for the value.
         unsafe { value.cast::<c_ulonglong>().write(read()) };
         ffi::OMPI_SUCCESS
     })

@@ -25,7 +25,7 @@ static REGISTERED: Mutex<bool> = Mutex::new(false);
 pub(crate) fn start() {
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     if !*registered {
-        // SAFETY: the function stays where it is, since this image is never unloaded.
+        // SAFETY: the function stays valid, because this image is never unloaded.
         let rc = unsafe { ffi::mca_osc_ofi_host_register_progress(Some(advance)) };
         *registered = rc == ffi::OMPI_SUCCESS;
         if rc != ffi::OMPI_SUCCESS {
@@ -36,11 +36,11 @@ pub(crate) fn start() {
     }
 }
 
-/// Ends what [`start`] began.
+/// Removes the progress function that [`start`] registered.
 pub(crate) fn stop() {
     let mut registered = REGISTERED.lock().unwrap_or_else(PoisonError::into_inner);
     if std::mem::take(&mut *registered) {
-        // SAFETY: Open MPI removes the function from its list, in which it is.
+        // SAFETY: the function is in Open MPI's list, and Open MPI removes it.
         unsafe { ffi::mca_osc_ofi_host_unregister_progress(Some(advance)) };
     }
 }
@@ -54,7 +54,7 @@ unsafe extern "C" fn advance() -> c_int {
     })
 }
 
-/// Makes Open MPI's progress, and with it that of windows.
+/// Makes Open MPI's progress, which includes the progress of windows.
 #[cold]
 pub(crate) fn all() {
     // SAFETY: Open MPI is up: its windows live.
@@ -73,8 +73,9 @@ fn all_while_waiting() {
 }
 
 /// Counts a window call that lets a program see what other ranks did, and makes Open MPI's progress in every [`CALLS`]th such
-/// call. A program may poll in such calls until another rank has acted, and that rank may first wait for other communication
-/// with this one. Calls that only start operations are not counted, because progress would send batches that are still filling.
+/// call. A program may poll in such calls until another rank has acted, and the other rank may first wait for other
+/// communication with this one. Calls that only start operations are not counted, because progress would send batches that are
+/// still filling.
 #[inline]
 pub(crate) fn called() {
     static CALLED: AtomicU32 = AtomicU32::new(0);
@@ -86,9 +87,10 @@ pub(crate) fn called() {
     }
 }
 
-/// Waits of the windows of one transport: progress of the transports, and Open MPI's now and then, on which other communication of this process, and so
-/// what the wait needs of other processes, may depend. Open MPI's progress gives the processor away where the user wants that
-/// (`mpi_yield_when_idle`, which mpirun sets where ranks outnumber processors).
+/// Waits of the windows of one transport: they make progress of the transports, and now and then Open MPI's progress, because
+/// other communication of this process may depend on it, and other processes may need this communication before they answer.
+/// Open MPI's progress yields the processor if the user wants this (`mpi_yield_when_idle`, which mpirun sets if ranks outnumber
+/// processors).
 pub(crate) struct Turns(pub(crate) Scope);
 
 impl Waiter for Turns {

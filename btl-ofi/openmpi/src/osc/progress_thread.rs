@@ -11,18 +11,19 @@ use crate::guard::guarded;
 use crate::osc::transport::{self, Scope};
 use crate::osc::{component, log};
 
-/// Visits without a completion after which the thread sleeps between them. A peer mostly sends another request right after an
+/// Visits without a completion after which the thread sleeps between them. Peers usually send another request right after an
 /// answer.
 const AWAKE: u32 = 256;
 /// Time between two visits of a thread that sleeps. The kernel adds about as much.
 const NAP: Duration = Duration::from_micros(50);
 
-/// Tells the thread to end. Relaxed accesses suffice: no other data depends on it, and who sets it joins the thread.
+/// Tells the thread to end. Relaxed accesses suffice: no other data depends on it, and the thread that sets it joins
+/// the progress thread.
 static STOP: AtomicBool = AtomicBool::new(false);
 
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
-/// Starts the thread if the user wants it. Transports that are open stay so until [`stop`].
+/// Starts the thread if the user wants it. Open transports stay open until [`stop`].
 pub(crate) fn start() {
     if !component::wants_progress_thread() {
         return;
@@ -54,7 +55,7 @@ pub(crate) fn stop() {
 fn run() {
     let mut idle = 0u32;
     while !STOP.load(Ordering::Relaxed) {
-        // The callers that wait for it report a failure.
+        // Callers that wait for the transport report its failure.
         if transport::progress(Scope::All) > 0 {
             idle = 0;
             continue;

@@ -12,7 +12,7 @@ use crate::osc::log;
 /// number do not make windows together.
 const PROTOCOL: u16 = 6;
 
-/// The numbers of processes, by their names; none for a process that has published none.
+/// The numbers of processes, by their names; `None` for a process that has published none.
 static KNOWN: Mutex<Option<HashMap<u64, Option<u32>>>> = Mutex::new(None);
 
 /// Encodes the published value of this process from its priority.
@@ -21,14 +21,15 @@ fn encode(priority: i32) -> u32 {
     u32::from(PROTOCOL) << 16 | u32::from(priority as u16)
 }
 
-/// The priority in a number; none of another protocol.
+/// The priority in a number; `None` for another protocol.
 fn decode(number: u32) -> Option<i32> {
     (number >> 16 == u32::from(PROTOCOL)).then_some(i32::from(number as u16 as i16))
 }
 
 /// Publishes this process's priority.
 pub(crate) fn publish(priority: i32) {
-    // SAFETY: Open MPI's runtime is up when it opens components; where it is not, the function says so.
+    // SAFETY: Open MPI's runtime is up when it opens components; otherwise the function returns an
+    // error.
     let rc = unsafe { ffi::mca_osc_ofi_host_publish(encode(priority)) };
     if rc != ffi::OMPI_SUCCESS {
         log::verbose(1, || {
@@ -37,12 +38,13 @@ pub(crate) fn publish(priority: i32) {
     }
 }
 
-/// Forgets what was found. Processes have other names when Open MPI starts again.
+/// Forgets the known numbers, because processes have other names when Open MPI starts again.
 pub(crate) fn forget() {
     *KNOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// The lowest priority of the processes of a communicator; -1 where one cannot take part. Each rank finds the same.
+/// The lowest priority of the processes of a communicator; -1 if one of them cannot take part. Each rank finds the
+/// same value.
 pub(crate) fn priority(comm: *mut ffi::ompi_communicator_t, own: i32) -> c_int {
     // SAFETY: Open MPI passes a communicator that lives through the call.
     let (rank, size) = unsafe {
@@ -75,7 +77,7 @@ pub(crate) fn priority(comm: *mut ffi::ompi_communicator_t, own: i32) -> c_int {
     if lowest < 0 { -1 } else { lowest }
 }
 
-/// The answer for a window that others serve.
+/// The answer for a window that other components serve.
 #[cold]
 fn refuse(reason: impl FnOnce() -> String) -> c_int {
     log::verbose(1, || format!("left to other components: {}", reason()));

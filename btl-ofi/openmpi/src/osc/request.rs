@@ -14,7 +14,7 @@ use crate::osc::progress;
 struct Pending {
     request: Request<'static>,
     theirs: *mut ffi::ompi_request_t,
-    /// The module's address, which tells windows apart.
+    /// The module's address, which identifies the window.
     module: usize,
 }
 
@@ -41,10 +41,10 @@ pub(crate) fn over() -> *mut ffi::ompi_request_t {
     unsafe { ffi::mca_osc_ofi_host_request_over() }
 }
 
-/// Makes the program's request for one of the engine.
+/// Makes the program's request for a request of the engine.
 ///
 /// # Safety
-/// The request's window stays where it is until [`drain`] was called for the module.
+/// The request's window keeps its address until [`drain`] was called for the module.
 pub(crate) unsafe fn keep(
     module: usize,
     mut request: Request<'_>,
@@ -62,7 +62,7 @@ pub(crate) unsafe fn keep(
         request.settle().map_err(|error| error::code(&error))?;
         return Err(ffi::OMPI_ERR_OUT_OF_RESOURCE);
     }
-    // SAFETY: the caller keeps the window until `drain` has ended this.
+    // SAFETY: the caller keeps the window until `drain` has ended the request.
     let request = unsafe { std::mem::transmute::<Request<'_>, Request<'static>>(request) };
     pending().push(Pending {
         request,
@@ -73,7 +73,8 @@ pub(crate) unsafe fn keep(
     Ok(theirs)
 }
 
-/// Completes the program's requests whose operations have ended; how many. No lock is held while Open MPI is told.
+/// Completes the program's requests whose operations have ended; returns their number. Holds no lock while it
+/// calls Open MPI.
 #[inline]
 pub(crate) fn complete_those_that_ended() -> c_int {
     if COUNT.load(Ordering::Relaxed) == 0 {
@@ -86,7 +87,7 @@ pub(crate) fn complete_those_that_ended() -> c_int {
 fn complete() -> c_int {
     let mut ended = Vec::new();
     {
-        // Another thread, or a caller further up on this one, is at it.
+        // Another thread, or a caller further up on this thread, is completing requests.
         let Ok(mut pending) = PENDING.try_lock() else {
             return 0;
         };
@@ -107,7 +108,8 @@ fn complete() -> c_int {
         .into_iter()
         .map(|mut one| (one.request.end_complete(), one.theirs))
         .collect();
-    // The windows are not touched after this, and before Open MPI is told, whose callbacks may free them.
+    // The windows are not accessed after this. It precedes the calls of Open MPI, whose callbacks may
+    // free the windows.
     ENDING.fetch_sub(count, Ordering::Release);
     for (outcome, theirs) in ended {
         let code = match outcome {
@@ -117,7 +119,7 @@ fn complete() -> c_int {
                 ffi::MPI_ERR_OTHER as c_int
             }
         };
-        // SAFETY: the request is under way, and nobody else refers to it here.
+        // SAFETY: the request is under way, and no other code here refers to it.
         unsafe { ffi::mca_osc_ofi_host_complete(theirs, code) };
     }
     c_int::try_from(count).unwrap_or(c_int::MAX)

@@ -1,7 +1,7 @@
 //! The ranks of a window create it together, or leave it together to another component.
 //!
-//! Open MPI has no second choice if a component's `select` fails. So each rank tells in the engine's first exchange what it can
-//! do, and all come to the same end ([`meeting`](super::meeting)): a window, another component, or another try.
+//! Open MPI has no second choice if a component's `select` fails. So each rank states its abilities in the engine's first
+//! exchange, and all ranks get the same result ([`meeting`](super::meeting)): a window, another component, or another try.
 //!
 //! Ranks of one node meet by the transport without a provider ([`Scope::Node`]). A rank proposes this if Open MPI places all
 //! ranks on its node. If proposals differ, or memory does not reach a rank, all ranks see this in the exchanges, and create the
@@ -43,11 +43,11 @@ pub(crate) struct Asked {
 /// # Safety
 /// The arguments are those of Open MPI, valid through the call.
 pub(crate) unsafe fn select(asked: &Asked) -> c_int {
-    // SAFETY: the caller's contract.
+    // SAFETY: the caller guarantees the arguments.
     match unsafe { make(asked) } {
         Ok(()) => ffi::OMPI_SUCCESS,
         Err(Ended::Code(code)) => code,
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees the arguments.
         Err(Ended::Refused { rank, reason }) => unsafe {
             let (rc, taken) = delegate(asked, None);
             say_once(
@@ -57,7 +57,7 @@ pub(crate) unsafe fn select(asked: &Asked) -> c_int {
             rc
         },
         Err(Ended::ServedBetter) => {
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller guarantees the arguments.
             let (rc, _) = unsafe { delegate(asked, Some(ucx::NAME)) };
             log::verbose(1, ucx::reason);
             rc
@@ -65,11 +65,11 @@ pub(crate) unsafe fn select(asked: &Asked) -> c_int {
         Err(Ended::OnDevice { rank, reason }) => {
             let reason =
                 format!("a window with memory of devices cannot be made: rank {rank}: {reason}");
-            // SAFETY: the caller's contract.
+            // SAFETY: the caller guarantees the arguments.
             unsafe { say_once(asked, &reason) };
             ffi::OMPI_ERR_WIN
         }
-        // The last try ends otherwise.
+        // The last try has no such end.
         Err(Ended::BeyondNode(_) | Ended::HintsDiffer) => ffi::OMPI_ERROR,
     }
 }
@@ -83,9 +83,10 @@ unsafe fn make(asked: &Asked) -> Result<(), Ended> {
     let on_one_node = (0..comm.size()).all(|rank| is_beside(comm.raw, rank));
     let (mut scope, mut with_hints) = (transport::scope(on_one_node), true);
     loop {
-        // SAFETY: the caller's contract.
+        // SAFETY: the caller guarantees the arguments.
         match unsafe { attempt(&comm, asked, &hints, scope, with_hints) } {
-            // All ranks try again alike, at most once for each reason: by then no rank proposes a node, or has hints.
+            // All ranks try again together, at most once for each reason: in the next try no rank proposes a node, or
+            // has hints.
             Err(Ended::BeyondNode(unreached)) => {
                 if let Some((rank, reason)) = unreached {
                     log::verbose(1, || format!("rank {rank} needs a provider: {reason}"));
@@ -163,7 +164,7 @@ unsafe fn attempt(
     let info = info.with_device(device);
     // SAFETY: as for this function.
     let window = unsafe { window(asked, Members::new(ranks.clone()), &info) };
-    // The engine refuses before the ranks meet only what no communicator has.
+    // Before the ranks meet, the engine refuses only arguments that no communicator has.
     let cards = ranks.part().unwrap_or(Err(Ended::Code(ffi::OMPI_ERROR)))?;
     let window = window.map_err(|error| match *error {
         WinError::Creation { rank, reason } => Ended::refused(&cards, rank, reason),
@@ -184,7 +185,7 @@ fn refuse(comm: &Comm, mut card: Card, reason: &str) -> Ended {
         offer: &[],
     };
     let exchange = |mine: &[u8]| exchange(comm.raw, comm.size(), mine);
-    // All ranks refuse: none is connected.
+    // All ranks refuse, so none is connected.
     let met = meet(comm.size(), &told, false, &exchange, |_| Ok(()));
     met.err().unwrap_or(Ended::Code(ffi::OMPI_ERROR))
 }
@@ -198,7 +199,7 @@ fn prefers_ucx(asked: &Asked, scope: Scope, on_device: bool, opened: &Opened) ->
     ucx::is_better(is_dynamic, || priority(ucx::NAME, asked))
 }
 
-/// Has Open MPI's window served by the engine's.
+/// Sets the engine's window as the module of Open MPI's window.
 ///
 /// # Safety
 /// As for [`select`].
@@ -251,7 +252,8 @@ impl Devices {
     }
 }
 
-/// The engine's window. Its unit is one byte; the module has those of the ranks.
+/// Makes the engine's window. Its displacement unit is one byte; the module has the units of the
+/// ranks.
 ///
 /// # Safety
 /// As for [`select`].
@@ -269,7 +271,7 @@ unsafe fn window(asked: &Asked, members: Members, hints: &Info) -> Result<Window
     }
 }
 
-/// The priority of another component for the window; below 0 where it does not serve it.
+/// The priority of another component for the window; below 0 if it does not serve the window.
 fn priority(name: &CStr, asked: &Asked) -> c_int {
     // SAFETY: the arguments are those of Open MPI, valid through its call of `select`.
     unsafe {
@@ -286,13 +288,14 @@ fn priority(name: &CStr, asked: &Asked) -> c_int {
     }
 }
 
-/// Has another component make the window: the one of this name, or the next. Returns Open MPI's code and the component's name.
+/// Lets another component make the window: the component of this name, or the one of the next lower priority. Returns Open
+/// MPI's code and the component's name.
 ///
 /// # Safety
 /// As for [`select`].
 unsafe fn delegate(asked: &Asked, to: Option<&CStr>) -> (c_int, String) {
     let mut taken = std::ptr::null();
-    // SAFETY: the caller's contract; `taken` is writable.
+    // SAFETY: the caller guarantees the arguments; `taken` is writable.
     let rc = unsafe {
         ffi::mca_osc_ofi_host_delegate(
             component::of_framework(),
@@ -314,7 +317,8 @@ unsafe fn delegate(asked: &Asked, to: Option<&CStr>) -> (c_int, String) {
     (rc, taken.into_owned())
 }
 
-/// One line for the window, unless all are wanted.
+/// Writes one line for the window, from rank 0, unless the verbosity asks for the lines of all
+/// ranks.
 ///
 /// # Safety
 /// As for [`select`].

@@ -48,7 +48,7 @@ impl Kept {
 static NODE: Services = Services::new(Scope::Node, &raw const NODE);
 static ALL: Services = Services::new(Scope::All, &raw const ALL);
 
-/// The host of the transport of this scope.
+/// The services for the transport of this scope.
 pub(crate) fn of(scope: Scope) -> &'static Services {
     match scope {
         Scope::Node => &NODE,
@@ -100,7 +100,7 @@ impl Services {
         self.kept().others.insert(process, address);
     }
 
-    /// Forgets all.
+    /// Forgets all addresses.
     pub(crate) fn clear(&self) {
         *self.kept() = Kept::new();
     }
@@ -145,7 +145,7 @@ unsafe extern "C" fn param_register(
             Value::Bool(b) => (ParamKind::Bool, ParamValueBits { u: u64::from(b) }),
             Value::String(text) => {
                 let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
-                // The string's bytes stay where they are when the list grows.
+                // The string's bytes keep their address when the list grows.
                 let s = text.as_ptr();
                 services.kept().strings.push(text);
                 (ParamKind::String, ParamValueBits { s })
@@ -206,9 +206,9 @@ unsafe extern "C" fn log_line(context: *mut c_void, level: u32, text: *const c_c
     guarded("log", (), || {
         // SAFETY: the transport passes the context of its table.
         let scope = unsafe { Services::at(context) }.scope;
-        // A node without the transport of its own has the other one.
+        // If the transport for one node cannot be opened, the other transport serves the node.
         let tries = scope == Scope::Node && !transport::is_open(scope);
-        // Chosen by verbosity: a transport that is opened quietly still warns.
+        // Without verbosity, only warnings and errors of an open transport are written.
         if (tries || level > LogLevel::Warn as u32) && log::verbosity() < 1 {
             return;
         }

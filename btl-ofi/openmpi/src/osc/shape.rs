@@ -23,12 +23,13 @@ pub(crate) struct Bytes {
 /// engine takes them.
 #[derive(Debug)]
 pub(crate) struct Shape {
-    /// None is empty.
+    /// No run is empty.
     runs: Box<[Bytes]>,
     /// The lowest offset.
     begin: isize,
     as_bytes: Layout,
-    /// As elements of the type that was asked for first; none where they do not lie at whole elements from each other.
+    /// The layout as elements of the type that was requested first; `None` if distances are not multiples of the
+    /// element size.
     as_elements: OnceLock<(Datatype, Option<Layout>)>,
 }
 
@@ -58,7 +59,7 @@ impl Shape {
         self.begin
     }
 
-    /// The runs as elements of a type, if they lie at whole elements from each other.
+    /// The runs as elements of a type, if their distances are multiples of the element size.
     pub(crate) fn layout(&self, datatype: Datatype) -> WinResult<Option<Layout>> {
         if datatype == Datatype::Uint8 {
             return Ok(Some(self.as_bytes.clone()));
@@ -74,7 +75,7 @@ impl Shape {
         }
     }
 
-    /// Bytes that it keeps, with both layouts.
+    /// Bytes of the shape, with both layouts.
     fn size(&self) -> usize {
         3 * size_of_val(&*self.runs)
     }
@@ -96,21 +97,21 @@ fn layout(runs: &[Bytes], begin: isize, datatype: Datatype) -> WinResult<Option<
     Layout::indexed(datatype, &blocks).map(Some)
 }
 
-/// All that tells where the bytes of some items of a type lie.
+/// The values that determine the places of the bytes of some items of a type.
 #[derive(Clone, Copy)]
 pub(crate) struct Description<'a> {
-    /// Open MPI's description of an item. Nothing is kept without one.
+    /// Open MPI's description of an item. Without it, the shape is not kept.
     pub(crate) entries: &'a [ffi::dt_elem_desc],
     /// Bytes from one item to the next.
     pub(crate) extent: isize,
     pub(crate) count: usize,
 }
 
-/// Whether two entries say the same. Entries have bytes without meaning, which may never have been
-/// written.
+/// Whether two entries have the same meaning. Entries have bytes without meaning, which may never
+/// have been written.
 fn are_alike(one: &ffi::dt_elem_desc, other: &ffi::dt_elem_desc) -> bool {
-    // SAFETY: all kinds of entries begin with the same fields, by which Open MPI tells them apart, and it writes all fields of a
-    // kind that are read here.
+    // SAFETY: all kinds of entries begin with the same fields, by which Open MPI distinguishes the kinds, and it writes all
+    // fields of a kind that are read here.
     unsafe {
         let (kind, others) = (&one.elem.common, &other.elem.common);
         if kind.type_ != others.type_ || kind.flags != others.flags {
@@ -135,7 +136,7 @@ fn are_alike(one: &ffi::dt_elem_desc, other: &ffi::dt_elem_desc) -> bool {
     }
 }
 
-/// A shape and what it is of.
+/// A shape and its description.
 struct Entry {
     entries: Box<[ffi::dt_elem_desc]>,
     extent: isize,
@@ -162,7 +163,7 @@ impl Entry {
     }
 }
 
-/// Shapes that a thread keeps at most, and bytes of all of them.
+/// The maximum number of shapes that a thread keeps, and the maximum of their bytes.
 const MOST: usize = 16;
 const MOST_BYTES: usize = 1 << 20;
 
@@ -193,7 +194,8 @@ impl Kept {
         Some(Arc::clone(&found.shape))
     }
 
-    /// Keeps a shape, for which those go that were not used for the longest time.
+    /// Keeps a shape, and drops the shapes that were unused for the longest time if there are too
+    /// many.
     fn keep(&mut self, of: &Description<'_>, shape: &Arc<Shape>) {
         let entry = Entry {
             entries: of.entries.into(),
@@ -224,7 +226,7 @@ pub(crate) fn of<E>(
     asked: &Description<'_>,
     walk: impl FnOnce() -> Result<Shape, E>,
 ) -> Result<Arc<Shape>, E> {
-    // A thread that ends keeps nothing any more.
+    // A thread that is ending keeps no shapes.
     let kept = KEPT.try_with(|kept| kept.borrow_mut().find(asked));
     if let Ok(Some(shape)) = kept {
         return Ok(shape);
@@ -247,7 +249,7 @@ fn found_by<E>(
 mod tests {
     use super::*;
 
-    /// An entry of blocks of `length` elements, `stride` bytes from each other.
+    /// An entry of blocks of `length` elements, at a distance of `stride` bytes.
     fn blocks(count: u32, length: usize, stride: isize, disp: isize) -> ffi::dt_elem_desc {
         ffi::dt_elem_desc {
             elem: ffi::ddt_elem_desc {

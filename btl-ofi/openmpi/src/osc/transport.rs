@@ -18,12 +18,13 @@ use crate::osc::services::{self, Services};
 use crate::osc::{component, log, ops, progress};
 use crate::pvars::Counted;
 
-/// A transport, by what it reaches.
+/// A transport, by the processes that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Processes of this node whose memory is reached. It has the provider `memory`, which carries nothing.
+    /// Processes of this node whose memory is reached. It has the provider `memory`, which transfers
+    /// nothing.
     Node,
-    /// All, by libfabric.
+    /// All processes, by libfabric.
     All,
 }
 
@@ -38,12 +39,12 @@ pub(crate) struct Opened {
     pub(crate) transport: Transport,
     pub(crate) context: Arc<Context>,
     pub(crate) devices: Known,
-    /// The ways to the processes that were connected, by their names.
+    /// The endpoints of the connected processes, by their names.
     endpoints: Mutex<HashMap<u64, EndpointRef>>,
 }
 
-/// A transport, or why there is none; `None` before the first use. A transport that failed to open is not tried again for
-/// each window.
+/// A transport, or the reason why there is none; `None` before the first use. A failed open is not repeated for each
+/// window.
 type Outcome = Option<Result<Arc<Opened>, String>>;
 
 /// The transports, by their scopes.
@@ -84,7 +85,7 @@ fn lock(scope: Scope) -> MutexGuard<'static, Outcome> {
         .unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The transport of this scope, opened if it is not yet; or why it cannot be.
+/// The transport of this scope, opened at the first call; or the reason why it cannot be opened.
 pub(crate) fn open(scope: Scope) -> Result<Arc<Opened>, String> {
     let mut opened = lock(scope);
     let opened = opened.get_or_insert_with(|| {
@@ -99,7 +100,7 @@ pub(crate) fn open(scope: Scope) -> Result<Arc<Opened>, String> {
     opened.clone()
 }
 
-/// The scope of a window among these ranks, as far as this process can tell alone.
+/// The scope of a window among these ranks, as far as this process knows without the others.
 pub(crate) fn scope(on_one_node: bool) -> Scope {
     let by_memory = on_one_node && !HIDDEN.load(Ordering::Relaxed) && open(Scope::Node).is_ok();
     match by_memory {
@@ -118,13 +119,14 @@ pub(crate) fn is_hidden() {
     HIDDEN.store(true, Ordering::Relaxed);
 }
 
-/// Makes the progress of the open transports. Returns the number of what was completed, below 0 if the transport of this scope
-/// failed: windows of the other go on.
+/// Makes progress of the open transports. Returns the number of completions; below 0 if the transport of this scope failed.
+/// Windows of the other transport still work then.
 #[inline]
 pub(crate) fn progress(of: Scope) -> i32 {
     let (mut done, mut failed) = (0, None);
     for (scope, current) in SCOPES.iter().zip(&CURRENT) {
-        // SAFETY: NULL or what `OPENED` holds; `close` runs when Open MPI calls nothing else of this component.
+        // SAFETY: NULL or a transport that `OPENED` holds; `close` runs when Open MPI makes no other call of
+        // this component.
         if let Some(opened) = unsafe { current.load(Ordering::Acquire).as_ref() } {
             match opened.transport.progress() {
                 count if count >= 0 => done += count,
@@ -136,7 +138,7 @@ pub(crate) fn progress(of: Scope) -> i32 {
     failed.unwrap_or(done)
 }
 
-/// Has the open transports look for devices.
+/// Makes the open transports look for devices.
 pub(crate) fn look_for_devices() {
     for current in &CURRENT {
         // SAFETY: as in `progress`.
@@ -146,9 +148,11 @@ pub(crate) fn look_for_devices() {
     }
 }
 
-/// Has all transports copy memory of devices by these functions, those that are opened later too; `None`: by their own.
+/// Sets the functions by which all transports copy memory of devices, also transports that are opened later; `None`
+/// stands for their own.
 pub(crate) fn set_overrides(overrides: Option<Overrides>) -> Status {
-    // A transport that is being opened takes the functions before its lock is free, or is found here.
+    // A transport that another thread is opening either takes the functions before it frees its lock,
+    // or is found here.
     let opened = SCOPES.map(lock);
     let mut kept = devices::overrides();
     *kept = overrides;
@@ -165,10 +169,10 @@ pub(crate) fn set_overrides(overrides: Option<Overrides>) -> Status {
     result
 }
 
-/// Closes the transports, which no window uses any longer.
+/// Closes the transports. No window may use them any longer.
 pub(crate) fn close() {
     for scope in SCOPES {
-        // Release as in `open`, for the next one.
+        // Release as in `open`: pairs with the Acquire in `progress`.
         CURRENT[scope as usize].store(null_mut(), Ordering::Release);
         let mut opened = lock(scope);
         if let Some(stats) = stats(&opened) {
@@ -181,7 +185,7 @@ pub(crate) fn close() {
     HIDDEN.store(false, Ordering::Relaxed);
 }
 
-/// The counters of the transports of windows, those that were closed among them: sums never fall.
+/// The counters of the transports of windows, including closed transports, so that sums never fall.
 pub(crate) struct Windows;
 
 impl Counted for Windows {
@@ -295,7 +299,7 @@ fn open_now(scope: Scope) -> Result<Opened, String> {
 }
 
 impl Opened {
-    /// Whether the processors of targets make small puts, as over TCP, and no network card does.
+    /// Whether processors of targets execute small puts, as over TCP, and no network card does.
     pub(crate) fn is_by_processors(&self) -> bool {
         let flags = self.transport.attributes().flags;
         flags.contains(ModuleFlags::SCATTERS)
@@ -312,7 +316,7 @@ impl Opened {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The ways to these processes, if all are connected.
+    /// The endpoints of these processes, if all are connected.
     pub(crate) fn endpoints_of(&self, processes: &[u64]) -> Option<Box<[EndpointRef]>> {
         let endpoints = self.endpoints();
         let all = processes
@@ -321,7 +325,7 @@ impl Opened {
         all.collect()
     }
 
-    /// Connects those of these processes that are not connected, by their addresses. The error is the reason why one cannot be
+    /// Connects the processes that are not connected yet, by their addresses. The error is the reason why one cannot be
     /// reached.
     pub(crate) fn connect(
         &self,

@@ -2,7 +2,8 @@
 //! TCP, and UCX reaches a network card that makes puts itself. In this case libfabric has no provider for the card, or was
 //! built without it.
 //!
-//! Each rank decides for itself, and all must agree: a window has one component.
+//! Each rank decides for itself. Only if all ranks agree does the window go to osc/ucx, because a
+//! window has one component.
 
 use std::ffi::{CStr, c_int};
 use std::fs::{self, OpenOptions};
@@ -17,11 +18,11 @@ pub(crate) const NAME: &CStr = c"ucx";
 /// The facts about osc/ucx that a rank knows.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
-    /// Its priority for the window; below 0 where it is not loaded, or does not serve it.
+    /// Its priority for the window; below 0 if it is not loaded, or does not serve the window.
     priority: c_int,
-    /// The network card that it reaches.
+    /// The network card that osc/ucx reaches.
     card: Option<&'a str>,
-    /// Whether the user named providers of libfabric, and so wants this component's.
+    /// Whether the user named providers of libfabric, and so wants this component.
     names_providers: bool,
     /// Whether memory is attached to the window later: osc/ucx takes 32 or 48 regions of a rank and refuses further ones.
     is_dynamic: bool,
@@ -33,8 +34,8 @@ impl Facts<'_> {
     }
 }
 
-/// Whether osc/ucx, whose priority for a window is asked for only then, would make it better as far as this rank can tell, where
-/// processors make this component's puts. `is_dynamic`: memory is attached to the window later.
+/// Whether osc/ucx would serve a window better, as far as this rank knows, if processors execute this component's puts.
+/// `priority` is called only if needed. `is_dynamic`: memory is attached to the window later.
 pub(crate) fn is_better(is_dynamic: bool, priority: impl FnOnce() -> c_int) -> bool {
     let Some(card) = card() else {
         return false;

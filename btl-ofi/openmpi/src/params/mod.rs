@@ -14,10 +14,10 @@ pub(crate) const PREFIX: &str = "btl_ofi_";
 /// The prefix of parameters that all components over libfabric share (Open MPI's `common/ofi`).
 pub(crate) const SHARED_PREFIX: &str = "opal_common_ofi_";
 
-/// Providers that a job does not take unless it names them: the transport's default without `tcp`, which comes after all fabrics.
+/// Providers that a job uses only if it names them: the transport's default list without `tcp`, which ranks after all fabrics.
 const EXCLUDED: &str = "shm,sockets,udp,rstream,usnic,net";
 
-/// Parameters of device memory, which this component never gets: without use, so not registered.
+/// Parameters of device memory, which have no use in this component and are not registered.
 pub(crate) const OF_DEVICES: [&str; 2] = ["hmem", "hmem_thread"];
 
 /// A parameter's default under this series of Open MPI.

@@ -24,8 +24,8 @@ fn name(own: &CStr) -> Name<'_> {
     }
 }
 
-/// Gives a variable its usual name, unless the C component registered that name or must not find it registered. A variable that
-/// was dropped with the component btl, and is registered again, gets the value that the user gave by that name only now.
+/// Gives a variable its usual name, unless the C component registered this name or must not find it registered. A variable that
+/// was dropped with the component btl, and is registered again, gets only now the value that the user gave by this name.
 pub(crate) fn give(variable: Variable, own: &CStr) {
     let is_free = name(own)
         .find()

@@ -23,13 +23,14 @@ pub(crate) const COMMON_OFI: Option<&CStr> = Some(c"libmca_common_ofi.so.10");
 /// 3.1.0 has no flag for remote completion: its callers assume it.
 pub(crate) const REMOTE_COMPLETION: u32 = 0;
 
-/// The tags of messages that Open MPI answers through the sender's endpoint: none, the receiver is told no sender.
+/// The tags of messages that Open MPI answers through the sender's endpoint: none, because this series does not
+/// pass the sender to the receiver.
 pub(crate) const ANSWERED_TAGS: [u8; 0] = [];
 
 /// The default of `btl_ofi_mode`: one-sided.
 pub(crate) const MODE: i32 = 0;
 
-/// MPI_Init or MPI_Init_thread decides once whether threads call, and `init` is told.
+/// MPI_Init or MPI_Init_thread decides once whether threads call, and passes this to `init`.
 pub(crate) const THREADS_MAY_FOLLOW: bool = false;
 
 const _: () = assert!(crate::bindings::BTL_VERSION == 310, "BTL interface 3.1.0");

@@ -32,8 +32,9 @@ pub(crate) const ANSWERED_TAGS: [u8; 2] = [
 /// The default of `btl_ofi_mode`: one-sided and two-sided, as in the C component of this series.
 pub(crate) const MODE: i32 = 2;
 
-/// Threads may begin to call after `init`, and no component is told: MPI_Session_init with MPI_THREAD_MULTIPLE beside an
-/// instance that lives, MPI_Init's included, and the thread of ULFM's failure detector (`mpi_ft_detector_thread`).
+/// Threads may begin to call after `init` without notice to components: by MPI_Session_init with MPI_THREAD_MULTIPLE
+/// while another instance lives, MPI_Init's included, and in the thread of ULFM's failure detector
+/// (`mpi_ft_detector_thread`).
 pub(crate) const THREADS_MAY_FOLLOW: bool = true;
 
 const _: () = assert!(crate::bindings::BTL_VERSION == 330, "BTL interface 3.3.0");

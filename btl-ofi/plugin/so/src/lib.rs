@@ -1,4 +1,4 @@
-//! `libbtl_ofi.so`: the symbol that hosts look up. Everything behind it is in the crate `btl-ofi-vtable`.
+//! `libbtl_ofi.so`: the symbol that hosts look up. The crate `btl-ofi-vtable` has all other code.
 
 use plugin_api::{ComponentVtable, HostVtable, Status};
 
@@ -11,6 +11,6 @@ pub unsafe extern "C" fn btl_plugin_entry_v1(
     host: *const HostVtable,
     out: *mut *const ComponentVtable,
 ) -> Status {
-    // SAFETY: passed on to the caller.
+    // SAFETY: the caller guarantees both pointers.
     unsafe { btl_ofi_vtable::entry(host, out) }
 }

@@ -51,7 +51,7 @@ quick_entry! {
     } -> c_int
 }
 
-/// Updates a word of a peer's memory, whichever way it goes.
+/// Updates a word of a peer's memory, on any path.
 #[inline(never)]
 pub(super) unsafe extern "C" fn slow_atomic_op(
     btl: Btl,
@@ -129,7 +129,7 @@ quick_entry! {
     } -> c_int
 }
 
-/// Updates a word of a peer's memory and fetches the old value, whichever way it goes.
+/// Updates a word of a peer's memory and fetches the old value, on any path.
 #[inline(never)]
 pub(super) unsafe extern "C" fn slow_atomic_fop(
     btl: Btl,
@@ -203,7 +203,7 @@ quick_entry! {
     } -> c_int
 }
 
-/// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value, whichever way it goes.
+/// Writes `value` to a word of a peer's memory if the word equals `compare`, and fetches the old value, on any path.
 #[inline(never)]
 pub(super) unsafe extern "C" fn slow_atomic_cswap(
     btl: Btl,

@@ -13,7 +13,7 @@ use super::call::Call;
 use crate::btl::module::Module;
 use crate::btl::transfers::Transfer;
 
-/// The return value of a put or get, as [`settle`](Call::settle) has it, but 0 for one that is kept.
+/// The return value of a put or get, as of [`settle`](Call::settle), but 0 for a kept one.
 #[cold]
 #[inline(never)]
 pub(super) fn settle(call: &Call<'_>, status: Status, transfer: &Transfer) -> c_int {
@@ -27,7 +27,8 @@ pub(super) fn settle(call: &Call<'_>, status: Status, transfer: &Transfer) -> c_
     }
 }
 
-/// Posts what waits for room. Returns the number of transfers that failed; the others complete as if they had been posted at once.
+/// Posts the transfers that wait for room. Returns the number of failed transfers; the others complete as if they had been
+/// posted at once.
 #[cold]
 pub(crate) fn resume(module: &Module) -> usize {
     let failed = std::cell::Cell::new(0);
@@ -47,8 +48,8 @@ pub(crate) fn resume(module: &Module) -> usize {
     failed.get()
 }
 
-/// Posts what waits for room at this peer, or at any, before a flush. A peer that fails takes its own along. Later ones are
-/// not waited for.
+/// Posts the transfers that wait for room at this peer, or at any peer, before a flush. If a peer fails, its transfers
+/// fail, too. Does not wait for later transfers.
 pub(super) fn post_all(module: &Module, endpoint: Option<NonNull<Endpoint>>) {
     let transfers = module.transfers();
     if !transfers.any() {
@@ -61,7 +62,8 @@ pub(super) fn post_all(module: &Module, endpoint: Option<NonNull<Endpoint>>) {
     }
 }
 
-/// Ends what waits for a peer that is to be released. Nothing is kept for it until its queue is opened again.
+/// Ends the transfers that wait for a peer that is to be released. No transfer is kept for it until its queue
+/// is opened again.
 pub(super) fn begin_release(module: &Module, endpoint: NonNull<Endpoint>) {
     for (_, transfer) in module.transfers().close(endpoint) {
         end(module, endpoint, &transfer, Status::UNREACH);

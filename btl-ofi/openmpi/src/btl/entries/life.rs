@@ -52,8 +52,8 @@ pub(super) unsafe extern "C" fn dump(
     });
 }
 
-/// Ends the module. Unlike the C component, which sleeps for a second here, it waits only for what is outstanding, and for
-/// seconds at most.
+/// Ends the module. Unlike the C component, which sleeps for a second here, it waits only for outstanding operations, and
+/// for seconds at most.
 pub(super) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
     guarded("finalize", Status::ERROR.0, || {
         match NonNull::new(btl.cast::<Module>()) {

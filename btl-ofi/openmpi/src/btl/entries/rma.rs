@@ -48,7 +48,7 @@ quick_entry! {
     } -> c_int
 }
 
-/// Writes to a peer, whichever way it goes.
+/// Writes to a peer, on any path.
 #[inline(never)]
 pub(super) unsafe extern "C" fn slow_put(
     btl: Btl,
@@ -123,7 +123,7 @@ quick_entry! {
     } -> c_int
 }
 
-/// Reads from a peer, whichever way it goes.
+/// Reads from a peer, on any path.
 #[inline(never)]
 pub(super) unsafe extern "C" fn slow_get(
     btl: Btl,

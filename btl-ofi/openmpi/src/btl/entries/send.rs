@@ -67,7 +67,7 @@ fn why_not(size: usize, limit: usize) -> String {
     )
 }
 
-/// Gives a descriptor back.
+/// Frees a descriptor.
 pub(super) unsafe extern "C" fn free(btl: Btl, descriptor: Descriptor) -> c_int {
     guarded("free", Status::ERROR.0, || {
         // SAFETY: Open MPI passes NULL or the live module that `init` returned.
@@ -82,8 +82,8 @@ pub(super) unsafe extern "C" fn free(btl: Btl, descriptor: Descriptor) -> c_int 
     })
 }
 
-/// A descriptor for `reserve` bytes and up to `*size` bytes of the convertor's data, which are sent from where they are if they
-/// need no packing.
+/// A descriptor for `reserve` bytes and up to `*size` bytes of the convertor's data, which are sent without a copy if they need
+/// no packing.
 pub(super) unsafe extern "C" fn prepare_src(
     btl: Btl,
     _endpoint: BtlEndpoint,
@@ -107,8 +107,8 @@ pub(super) unsafe extern "C" fn prepare_src(
         let packs = unsafe { ffi::mca_btl_ofi_host_needs_packing(convertor) };
         let buffer = reserve + if packs { data } else { 0 };
         let fragment = module.fragments().take(buffer, flags);
-        // SAFETY: `take` returned a descriptor that nobody else has. Open MPI keeps the data until the message is complete; the
-        // buffer has room for `data` bytes behind the reserve.
+        // SAFETY: `take` returned a descriptor without another owner. Open MPI keeps the data until the message is complete;
+        // the buffer has room for `data` bytes behind the reserve.
         unsafe {
             let f = &mut *fragment.as_ptr();
             let to = if packs { f.at(reserve) } else { null_mut() };

@@ -25,12 +25,13 @@ const LONGEST_SEND: usize = 128 * 1024 + HEADER;
 const PIECE: usize = 1 << 20;
 
 /// The declared latency, microseconds: less than the 1 of Open MPI's own shared memory and of the C component, because
-/// osc/rdma takes the BTL with the lowest. On equal ones the ranks of 4.1 choose differently, and the job fails.
+/// osc/rdma takes the BTL with the lowest latency. With equal latencies the ranks of 4.1 choose differently, and the
+/// job fails.
 const LATENCY: u32 = 0;
 
-/// The limits among these parameters, each with its field. A component named `ofi_rs` takes these by their usual names too. It
-/// does not take the latency so: the C component would get the same, and of two BTLs with equal ones the ranks of 4.1 choose
-/// differently.
+/// The limits among these parameters, each with its field. A component named `ofi_rs` takes these by their usual names too.
+/// The latency is no such limit: the C component would get the same value, and of two BTLs with equal latencies the ranks of
+/// 4.1 choose differently.
 const LIMITS: [(&CStr, Field); 8] = [
     (c"put_limit", |module| &mut module.btl_put_limit),
     (c"get_limit", |module| &mut module.btl_get_limit),
@@ -93,7 +94,8 @@ pub(super) fn register(mut template: ffi::mca_btl_base_module_t) -> Result<(), S
     Ok(())
 }
 
-/// Gives the limits their usual names, or takes the values that the C component has by these.
+/// Gives the limits their usual names, or takes the values of the C component's variables with
+/// these names.
 fn take_usual_names(template: *mut Module) {
     for (own, field) in LIMITS {
         let name = Name {
@@ -109,7 +111,7 @@ fn take_usual_names(template: *mut Module) {
             && let Some(Value::Unsigned(set)) = usual::set_beside(own, Kind::SizeT)
             && let Ok(set) = usize::try_from(set)
         {
-            // SAFETY: the template lives, and nothing else refers to it during registration.
+            // SAFETY: the template lives, and no other code uses it during registration.
             *field(unsafe { &mut *template }) = set;
         }
     }

@@ -49,7 +49,8 @@ pub(crate) fn register(template: ffi::mca_btl_base_module_t) -> Result<(), Strin
             variables.push(None);
             continue;
         }
-        // Open MPI has told of a number that does not fit the parameter's type, and registers nothing then.
+        // Open MPI has logged a number that does not fit the parameter's type, and does not register the
+        // parameter.
         let failed = || {
             format!(
                 "parameter {}: Open MPI does not take its value; {}",

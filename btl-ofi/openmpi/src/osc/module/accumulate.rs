@@ -1,5 +1,5 @@
-//! Accumulates. The element type alone decides how an element is computed: the engine computes types that it knows; for all
-//! other types Open MPI's own function for operation and type does.
+//! Accumulates. The element type alone decides the arithmetic: the engine computes types that it knows, and Open MPI's
+//! function for operation and type computes all other types.
 
 use std::ffi::{c_int, c_void};
 
@@ -15,7 +15,7 @@ use crate::osc::error::{self, Code};
 use crate::osc::ops::{self, Operation, operation};
 use crate::osc::request;
 
-/// An accumulate as Open MPI passes it.
+/// The arguments of an accumulate from Open MPI.
 #[derive(Clone, Copy)]
 pub(super) struct Update {
     pub(super) origin: Buffer,
@@ -25,12 +25,12 @@ pub(super) struct Update {
     pub(super) op: *mut ffi::ompi_op_t,
 }
 
-/// An accumulate, looked at.
+/// The runs of an accumulate's sides.
 struct Parts {
     element: Element,
     operation: Operation,
     target: Runs,
-    /// None where the operation takes no operand.
+    /// `None` if the operation takes no operand.
     origin: Option<Runs>,
     result: Option<Runs>,
 }
@@ -55,7 +55,7 @@ impl Update {
         Some((Layout::contiguous(datatype, count), op))
     }
 
-    /// Nothing where no element is at the target.
+    /// `None` if the target has no element.
     fn parts(&self) -> Result<Option<Parts>, c_int> {
         let operation = operation(self.op)?;
         let target = Runs::of(self.place.datatype, self.place.count)?;
@@ -98,7 +98,7 @@ impl Parts {
         }
     }
 
-    /// The sides, if on each of them elements lie at whole elements from each other.
+    /// The sides, if the distances of elements on each side are multiples of the element size.
     fn sides(&self, update: &Update, datatype: Datatype) -> WinResult<Option<Sides>> {
         let Some(target) = side(&self.target, datatype)? else {
             return Ok(None);
@@ -259,7 +259,7 @@ impl Module {
         self.request(issued, win)
     }
 
-    /// Elements that lie anywhere, row by row.
+    /// Updates elements at any places, row by row.
     #[cold]
     fn update_in_rows(
         &self,
@@ -295,7 +295,7 @@ impl Module {
         Ok(())
     }
 
-    /// Updates that the engine cannot compute, by Open MPI's function.
+    /// Makes updates that the engine cannot compute, by Open MPI's function.
     #[cold]
     fn update_by_function(&self, update: &Update, parts: &Parts) -> Code {
         let op = match parts.operation {

@@ -62,7 +62,7 @@ fn call(name: &str, win: Win, run: impl FnOnce(&Module) -> Code) -> c_int {
     })
 }
 
-/// A call with a target's rank; MPI_PROC_NULL has nothing to do.
+/// A call with a target's rank; a call to MPI_PROC_NULL has no effect.
 #[inline]
 fn to(name: &str, target: c_int, win: Win, run: impl FnOnce(&Module, usize) -> Code) -> c_int {
     match usize::try_from(target) {
@@ -183,10 +183,10 @@ unsafe extern "C" fn free(win: Win) -> c_int {
     guarded("free", ffi::OMPI_ERROR, || {
         // SAFETY: Open MPI passes its window, whose module `leak` made; no other call into it is under way.
         let module = unsafe { ffi::mca_osc_ofi_host_module(win).cast::<Module>() };
-        // SAFETY: not NULL, and nobody else refers to it.
+        // SAFETY: not NULL, and no other reference exists.
         let freed = unsafe { (*module).free() };
         if freed.is_ok() {
-            // SAFETY: `leak` made the box, which ends once; Open MPI does not call it again.
+            // SAFETY: `leak` made the box, which is freed once; Open MPI does not use it again.
             unsafe {
                 ffi::mca_osc_ofi_host_set_module(win, std::ptr::null_mut());
                 drop(Box::from_raw(module));
@@ -196,7 +196,7 @@ unsafe extern "C" fn free(win: Win) -> c_int {
     })
 }
 
-/// The address of a buffer, which is only read where its function has it so.
+/// The address of a buffer; functions with a const buffer only read it.
 #[inline]
 fn mutable(address: *const c_void) -> *mut c_void {
     address.cast_mut()

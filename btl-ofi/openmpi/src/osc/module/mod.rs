@@ -19,10 +19,10 @@ use crate::osc::select::Asked;
 #[repr(C)]
 pub(crate) struct Module {
     table: ffi::ompi_osc_base_module_t,
-    /// None once it was freed.
+    /// `None` after it was freed.
     window: Option<Window>,
     units: Units,
-    /// The lowest rank that has memory; 0 where none has.
+    /// The lowest rank that has memory; 0 if no rank has.
     first: usize,
     is_dynamic: bool,
     /// Addresses at which the program attached no bytes; it may detach them all the same.
@@ -78,7 +78,8 @@ impl Module {
     /// The window is of this component and was not freed.
     #[inline]
     unsafe fn of<'a>(win: *mut ffi::ompi_win_t) -> &'a Module {
-        // SAFETY: the caller's contract; `leak` made the module, whose first field is Open MPI's structure.
+        // SAFETY: the caller guarantees the window; `leak` made its module, whose first field is Open MPI's
+        // structure.
         unsafe { &*ffi::mca_osc_ofi_host_module(win).cast::<Module>() }
     }
 
@@ -88,7 +89,8 @@ impl Module {
         self.window.as_ref().ok_or(ffi::OMPI_ERR_WIN)
     }
 
-    /// A displacement in units of the target, plus bytes, as one in bytes; an address in a dynamic window.
+    /// Converts a displacement in units of the target, plus bytes, to bytes; in a dynamic window, to an
+    /// address.
     #[inline]
     fn displacement(&self, rank: usize, units: isize, bytes: isize) -> Result<u64, c_int> {
         if self.is_dynamic {

@@ -13,7 +13,7 @@ use crate::osc::{error, request};
 pub(super) type Theirs = Result<*mut ffi::ompi_request_t, c_int>;
 
 impl Module {
-    /// The program's request for one of the engine.
+    /// Makes the program's request for a request of the engine.
     pub(super) fn request(
         &self,
         issued: WinResult<Request<'_>>,

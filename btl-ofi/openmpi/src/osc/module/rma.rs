@@ -31,14 +31,14 @@ pub(super) struct Place {
     pub(super) datatype: *mut ffi::ompi_datatype_t,
 }
 
-/// One side of a call to the engine: where it begins, from the buffer's address or the displacement on, and what lies there.
+/// One side of a call to the engine: its beginning, from the buffer's address or the displacement on, and its layout.
 #[derive(Clone)]
 pub(super) struct Side {
     pub(super) begin: isize,
     pub(super) layout: Layout,
 }
 
-/// Runs of bytes as elements of a type, if they lie at whole elements from each other.
+/// Runs of bytes as elements of a type, if their distances are multiples of the element size.
 pub(super) fn side(runs: &Runs, datatype: Datatype) -> WinResult<Option<Side>> {
     match runs {
         Runs::One(Bytes { offset, len }) => {
@@ -60,8 +60,8 @@ fn side_of_many(shape: &Shape, datatype: Datatype) -> WinResult<Option<Side>> {
     }))
 }
 
-/// The same for the runs of a buffer of the program. The addresses in a type (MPI_BOTTOM) may lie in part on the host and in
-/// part on devices. Then each run is looked up by itself.
+/// As [`side`], for the runs of a buffer of the program. The addresses in a type (MPI_BOTTOM) may lie in part on the host
+/// and in part on devices. Then each run is looked up separately.
 pub(super) fn local_side(
     address: *mut c_void,
     runs: &Runs,
@@ -114,7 +114,7 @@ fn row(origin: &Buffer, place: &Place) -> Option<Side> {
     })
 }
 
-/// A put or get, converted: `None` where there is nothing to move.
+/// Both sides of a put or get for the engine; `None` without bytes to move.
 pub(super) fn converted(origin: Buffer, place: Place) -> Result<Option<(Side, Side)>, c_int> {
     match row(&origin, &place) {
         Some(side) => Ok(Some((side.clone(), side))),
@@ -211,7 +211,7 @@ impl Module {
         Ok(())
     }
 
-    /// The target's side as the engine takes it.
+    /// The target's side for the engine.
     #[inline]
     pub(super) fn target<'a>(&self, place: Place, side: &'a Side) -> Result<Target<'a>, c_int> {
         Ok(Target {

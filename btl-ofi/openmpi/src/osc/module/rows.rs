@@ -60,14 +60,14 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Bytes to the end of the run; any number where there are no runs.
+    /// Bytes to the end of the run; any number if there are no runs.
     fn left(&self) -> usize {
         self.runs
             .first()
             .map_or(usize::MAX, |run| run.len - self.done)
     }
 
-    /// The offset of the next bytes, which are taken.
+    /// Takes the next bytes; returns their offset.
     fn take(&mut self, len: usize) -> isize {
         let Some((first, rest)) = self.runs.split_first() else {
             return 0;
@@ -76,7 +76,7 @@ impl<'a> Walk<'a> {
         self.done += len;
         if self.done == first.len {
             self.done = 0;
-            // The last run stays, as the end.
+            // The last run is kept as the end.
             if !rest.is_empty() {
                 self.runs = rest;
             }
@@ -125,7 +125,8 @@ impl Module {
         Ok(rows)
     }
 
-    /// The request of a call that was made of several: their buffers are the program's again when all are complete here.
+    /// The request of a call that was divided into several operations. It is complete when all of them are complete at
+    /// the origin.
     pub(super) fn over_after_flush(&self, place: Place) -> Theirs {
         let flushed = self.window()?.flush_local(place.rank);
         flushed.map_err(|error| error::code(&error))?;

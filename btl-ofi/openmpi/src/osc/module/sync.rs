@@ -11,7 +11,7 @@ use crate::osc::error::{self, Code};
 use crate::osc::{request, transport};
 use crate::series::Unit;
 
-/// The assertions of a call that mean something for it; MPI's numbers are the engine's.
+/// The assertions that have a meaning for a call; MPI's numbers are the engine's.
 fn assertion(given: c_int, meant: Assertion) -> Assertion {
     let known = [
         (ffi::MPI_MODE_NOCHECK, Assertion::NOCHECK),
@@ -31,7 +31,7 @@ fn done<T>(outcome: WinResult<T>) -> Result<T, c_int> {
     outcome.map_err(|error| error::code(&error))
 }
 
-/// A rank that MPI has checked; MPI_PROC_NULL and others are none.
+/// A rank that MPI has checked; MPI_PROC_NULL and other negative numbers are no rank.
 fn rank(target: c_int) -> Result<usize, c_int> {
     usize::try_from(target).map_err(|_| ffi::MPI_ERR_RANK as c_int)
 }
@@ -175,8 +175,8 @@ impl Module {
         self.empty.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A rank's memory as this process sees it; of the first that has any with MPI_PROC_NULL. No bytes where it is not mapped here,
-    /// as MPI says for windows that need not be shared.
+    /// A rank's memory in this process; with MPI_PROC_NULL, the memory of the first rank that has any. No bytes if the memory
+    /// is not mapped here, as MPI specifies for windows that need not be shared.
     pub(super) fn shared(&self, target: c_int) -> Result<(usize, Unit, *mut c_void), c_int> {
         if self.is_dynamic {
             return Err(ffi::OMPI_ERR_RMA_FLAVOR);
@@ -199,7 +199,7 @@ impl Module {
         Ok((0, unit, std::ptr::null_mut()))
     }
 
-    /// Ends the window; collective. It stays where an epoch is open.
+    /// Ends the window; collective. Refused while an epoch is open.
     pub(super) fn free(&mut self) -> Code {
         request::drain(std::ptr::from_ref(self).addr());
         let Some(window) = self.window.take() else {

@@ -9,6 +9,8 @@ mod driver;
 #[cfg(feature = "cuda")]
 mod ipc;
 #[cfg(feature = "cuda")]
+mod library;
+#[cfg(feature = "cuda")]
 mod stream;
 
 #[cfg(not(feature = "cuda"))]

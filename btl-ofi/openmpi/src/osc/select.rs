@@ -121,9 +121,12 @@ unsafe fn attempt(
         transport::look_for_devices();
         let Devices { wanted, given } = Devices::of(asked, &hints.info, &opened.devices);
         (device, on_device) = (wanted, wanted != HOST || given != HOST);
-        match opened.devices.lacking() {
-            Some(why) if wanted != HOST => Err(format!("device_num is {wanted}: {why}")),
-            _ => Ok(opened),
+        match wanted {
+            HOST => Ok(opened),
+            wanted => match opened.devices.lacking() {
+                Some(why) => Err(format!("device_num is {wanted}: {why}")),
+                None => Ok(opened),
+            },
         }
     });
     let mut card = Card {

@@ -1,6 +1,6 @@
 //! The driver: its devices, their memory, and pointers.
 
-use std::ffi::{CStr, c_char, c_int, c_void};
+use std::ffi::{CStr, c_char};
 use std::sync::{Arc, OnceLock};
 
 use cudarc::driver::sys::{
@@ -10,6 +10,7 @@ use osc_engine::door::{DeviceBuffer, Location};
 use plugin_api::hmem_iface;
 
 use super::ipc::Ipc;
+use super::library::Library;
 use super::stream::Stream;
 use crate::error::DeviceError;
 use crate::registry::{Allocation, Device, Devices, Lookup};
@@ -259,28 +260,10 @@ fn starts(device: i32) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether this process has loaded the driver's library. Searches the names of loaded libraries: dlopen with RTLD_NOLOAD
-/// would search folders, which takes 100 us if the library is missing.
+/// Whether this process has loaded the driver's library.
 pub fn is_cuda_loaded() -> bool {
-    // SAFETY: the function below has the type that the loader calls.
-    unsafe { libc::dl_iterate_phdr(Some(is_driver), std::ptr::null_mut()) != 0 }
-}
-
-unsafe extern "C" fn is_driver(
-    library: *mut libc::dl_phdr_info,
-    _: usize,
-    _: *mut c_void,
-) -> c_int {
-    // SAFETY: the loader passes a library, whose name is NULL or ends with a 0.
-    let name = unsafe {
-        let name = (*library).dlpi_name;
-        if name.is_null() {
-            return 0;
-        }
-        CStr::from_ptr(name).to_bytes()
-    };
-    let file = name.rsplit(|byte| *byte == b'/').next();
-    c_int::from(file.is_some_and(|file| file.starts_with(b"libcuda.so")))
+    static DRIVER: Library = Library::named(b"libcuda.so");
+    DRIVER.is_loaded()
 }
 
 impl Devices {

@@ -10,7 +10,7 @@ use super::waiter::Waiter;
 use super::watch::Watch;
 use crate::base::{CombineFn, combine_elements};
 use crate::transport::{Failures, Transport};
-use crate::win::{Arena, Dropped, TableChoice, WindowHooks};
+use crate::win::{Arena, Dropped, TableChoice, TypeTable, WindowHooks};
 
 /// The defaults of windows, where their info says nothing else.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,6 +25,7 @@ pub struct Defaults {
 /// windows.
 pub struct Context {
     pub(crate) transport: Transport,
+    pub(crate) types: TypeTable,
     pub(crate) failures: Arc<Failures>,
     pub(crate) waiter: Box<dyn Waiter>,
     pub(crate) watch: Option<Box<dyn Watch>>,
@@ -50,6 +51,7 @@ impl Context {
         // Registered before any rank can accumulate here.
         transport.register_apply(combine_elements, std::ptr::null_mut());
         Context {
+            types: TypeTable::of(&transport),
             transport,
             failures,
             waiter,

@@ -84,4 +84,5 @@ pub use request::handle::Request;
 pub use request::notice::Completed;
 pub use table::{RmaTable, SharedPart};
 pub use transfer::Transfer;
+pub(crate) use types::TypeTable;
 pub use window::{FreeError, Window};

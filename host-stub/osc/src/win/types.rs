@@ -1,4 +1,4 @@
-//! The accumulates that the transport serves itself, queried once when a window is made.
+//! The accumulates that the transport serves itself, queried once for all windows of a process.
 
 use plugin_api::{AtomicKind, AtomicOp, Datatype};
 
@@ -50,10 +50,10 @@ pub(super) const fn bits_of(datatype: Datatype) -> Datatype {
 }
 
 /// Every element type.
-pub(super) struct TypeTable([TypeSupport; Datatype::ALL.len()]);
+pub(crate) struct TypeTable([TypeSupport; Datatype::ALL.len()]);
 
 impl TypeTable {
-    pub(super) fn of(transport: &Transport) -> TypeTable {
+    pub(crate) fn of(transport: &Transport) -> TypeTable {
         Self::from_query(|datatype, op, kind| transport.atomic_query(datatype, op, kind))
     }
 

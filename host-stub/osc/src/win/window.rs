@@ -12,7 +12,6 @@ use super::kind::WindowKind;
 use super::link::Link;
 use super::parts::Parts;
 use super::table::{Direct, RmaTable};
-use super::types::TypeTable;
 
 /// Memory of every rank of a group, open to one-sided access by all of them.
 ///
@@ -28,7 +27,6 @@ pub struct Window {
     pub(super) info: Resolved,
     pub(super) rules: Rules,
     pub(super) link: Link,
-    pub(super) types: TypeTable,
     pub(super) epochs: Epochs,
     pub(super) table: RmaTable,
     pub(super) table_name: &'static str,

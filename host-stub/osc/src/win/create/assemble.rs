@@ -27,7 +27,6 @@ use crate::win::request::request_state::RequestPool;
 use crate::win::shm::shared::Shared;
 use crate::win::slots::Slots;
 use crate::win::table::{Direct, RmaTable};
-use crate::win::types::TypeTable;
 use crate::win::window::Window;
 
 pub(in crate::win) fn table_for(
@@ -74,7 +73,6 @@ pub(in crate::win) fn assemble(
         kind,
         info: *info,
         rules: Rules::new(info.rules),
-        types: TypeTable::of(&link.transport),
         epochs: Epochs::new(link.size),
         direct: Direct::default(),
         table,

@@ -32,8 +32,13 @@ pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error>
     let Some(last) = last.filter(|_| writing || reading) else {
         return Ok(());
     };
-    let unusable = [base, last].into_iter().find(|at| !is_usable(*at, writing));
-    let Some(at) = unusable else { return Ok(()) };
+    // All bytes of a page permit the same.
+    let words = match base / SMALLEST_PAGE == last / SMALLEST_PAGE {
+        true => &[base][..],
+        false => &[base, last],
+    };
+    let unusable = words.iter().find(|at| !is_usable(**at, writing));
+    let Some(&at) = unusable else { return Ok(()) };
     let (wanted, what) = match (writing, is_usable(at, false)) {
         (true, true) => (
             "written",
@@ -49,6 +54,9 @@ pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error>
         ),
     })
 }
+
+/// Bytes that lie in one page on every machine.
+const SMALLEST_PAGE: u64 = 4096;
 
 /// The reason why memory cannot be read.
 const UNMAPPED: &str = "is not mapped, may not be read, or lies behind the end of its file; register memory after it is mapped, and \

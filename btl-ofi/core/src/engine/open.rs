@@ -97,7 +97,7 @@ impl Transport {
         }
         node.networks = chosen.ranking.networks(info, name);
         if policy.has_messages() {
-            node.key = sys::random().doing(|| String::from("making a key for messages"))?;
+            [node.key] = sys::random().doing(|| String::from("making a key for messages"))?;
         }
         if node.same_node && policy.processor_atomics {
             chosen.atomics.limit_to_targets(segment::LARGEST);

@@ -11,10 +11,14 @@ use crate::mem::handle::NO_KEY;
 /// Bytes of a random key.
 const LONG: usize = size_of::<u64>();
 
+/// Random keys that are made together.
+const AT_ONCE: usize = 32;
+
 /// The keys of one provider.
 pub(super) enum Keys {
-    /// Random numbers of 64 bits, because a provider over TCP lets any process that guesses a key use it.
-    Random,
+    /// Random numbers of 64 bits, because a provider over TCP lets any process that guesses a key use it. The next ones are
+    /// here: the kernel gives many in the time of one.
+    Random(Mutex<Vec<u64>>),
     /// Small and dense numbers. Shorter keys can be guessed anyway, and some providers handle small keys better (cxi,
     /// fi_cxi(7)).
     Dense(Dense),
@@ -37,7 +41,7 @@ impl Keys {
     /// report the size.
     pub(super) fn of(bytes: usize) -> Keys {
         if bytes >= LONG {
-            return Keys::Random;
+            return Keys::Random(Mutex::default());
         }
         let last = match bytes {
             0 => NO_KEY - 1,
@@ -50,13 +54,11 @@ impl Keys {
     }
 
     pub(super) fn take(&self) -> Result<u64, Error> {
-        let Keys::Dense(keys) = self else {
-            return loop {
-                let key = sys::random().doing(|| String::from("making a registration key"))?;
-                if key != NO_KEY {
-                    break Ok(key);
-                }
-            };
+        let keys = match self {
+            Keys::Random(next) => {
+                return random(&mut next.lock().unwrap_or_else(PoisonError::into_inner));
+            }
+            Keys::Dense(keys) => keys,
         };
         let mut state = keys.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(Reverse(key)) = state.returned.pop() {
@@ -75,6 +77,19 @@ impl Keys {
         if let (Some(key), Keys::Dense(keys)) = (key, self) {
             let mut state = keys.state.lock().unwrap_or_else(PoisonError::into_inner);
             state.returned.push(Reverse(key));
+        }
+    }
+}
+
+fn random(next: &mut Vec<u64>) -> Result<u64, Error> {
+    loop {
+        match next.pop() {
+            Some(NO_KEY) => {}
+            Some(key) => return Ok(key),
+            None => {
+                let more = sys::random::<AT_ONCE>();
+                next.extend(more.doing(|| String::from("making registration keys"))?);
+            }
         }
     }
 }

@@ -51,17 +51,22 @@ pub(crate) fn at_fork(
     }
 }
 
-/// A random number that no other process can guess; never 0.
-pub(crate) fn random() -> Result<u64, CallError> {
+/// Random numbers that no other process can guess, at most 32; none is 0.
+pub(crate) fn random<const N: usize>() -> Result<[u64; N], CallError> {
+    const {
+        assert!(
+            N <= 32,
+            "getrandom may return a part of more than 256 bytes"
+        )
+    };
     loop {
-        let mut number = 0u64;
-        // SAFETY: the kernel writes at most the number's bytes.
-        let rc = unsafe { libc::getrandom((&raw mut number).cast(), size_of::<u64>(), 0) };
+        let mut numbers = [0u64; N];
+        // SAFETY: the kernel writes at most the bytes of the numbers.
+        let rc = unsafe { libc::getrandom((&raw mut numbers).cast(), size_of_val(&numbers), 0) };
         match checked("getrandom", i32::try_from(rc).unwrap_or(-1)) {
             Err(e) if e.code == libc::EINTR => {}
-            // The call never returns a part, because the number has only a few bytes.
-            Ok(_) if number == 0 => {}
-            result => return result.map(|_| number),
+            Ok(_) if numbers.contains(&0) => {}
+            result => return result.map(|_| numbers),
         }
     }
 }

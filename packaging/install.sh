@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs the files beside this script into a folder of the user's own, without root, and prints what to set.
+# Installs the files beside this script into a folder of the user, without root, and prints the lines to set.
 #
 #   ./install.sh --prefix FOLDER
 set -eu
@@ -39,7 +39,8 @@ if [ -e "$old" ] && [ "$(cat "$old")" != "$version" ]; then
     note "version $(cat "$old") in $prefix is replaced by $version; programs that run now keep the old files until they end"
 fi
 
-# Each file is made beside its place and renamed: a running program keeps the file that it has mapped.
+# Each file is written under another name and renamed: a running program keeps the file that it has
+# mapped.
 (cd "$here" && find bin lib include share -type f -o -type l) | while read -r file; do
     mkdir -p "$prefix/$(dirname "$file")"
     cp -Pp "$here/$file" "$prefix/$file.new"

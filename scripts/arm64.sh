@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# `./dev arm64`: everything that needs no speed, built for ARM64 on this machine and run by QEMU.
+# `./dev arm64`: all tests that need no speed, built for ARM64 on this machine and run by QEMU.
 #
 # Cross-builds with the Rust toolchain of this machine and Debian's cross compiler, takes libfabric and the C library out of
 # Debian's packages for ARM64, and runs unit tests, models and the self-check of two ranks with qemu-user. The kernel has
-# to start ARM64 programs by QEMU, because ranks and tests start others: a handler is registered (binfmt_misc), and removed
-# at the end unless it was there. Needs root and about 1.5 GB. `--clean` removes what was built.
+# to start ARM64 programs by QEMU, because ranks and tests start others: the script registers a handler (binfmt_misc), and
+# removes it at the end unless it was registered before. Needs root and about 1.5 GB. `--clean` removes the build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -36,7 +36,7 @@ install_tools() {
         die "the Rust toolchain has no target $triple, and rustup did not add it"
 }
 
-# The libraries, unpacked only: nothing of that Debian is installed or run.
+# The libraries are only unpacked: no package of that Debian is installed or run.
 unpack_libraries() {
     local suite package log=$out/debootstrap.log
     if [ -e "$root/.made" ]; then return; fi
@@ -70,7 +70,7 @@ leave() {
     [ $mounted = no ] || umount "$handlers"
 }
 
-# The flag F opens QEMU now, so that it is found in every namespace and root.
+# The flag F opens QEMU now, so that the kernel has it in every namespace and root.
 register() {
     local bytes='\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00'
     local mask='\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xff\xff\xff'
@@ -79,7 +79,7 @@ register() {
         mounted=yes
     fi
     [ ! -e "$handlers/qemu-aarch64" ] || return 0
-    # A killed run left it.
+    # A killed run left the handler.
     [ ! -e "$handlers/$handler" ] || echo -1 >"$handlers/$handler"
     printf '%s' ":$handler:M::$bytes:$mask:$(command -v qemu-aarch64-static):F" >"$handlers/register" ||
         die "the kernel registered no handler for ARM64 programs"
@@ -88,7 +88,7 @@ register() {
 
 cargo_test() { timeout 1800 cargo test --quiet --target "$triple" --no-fail-fast "$@"; }
 
-# The self-check of two ranks; of the tests that pass, their number.
+# The self-check of two ranks; prints only the number of tests that pass.
 check() { timeout 900 "$host" check --np 2 --provider "$1" "${@:2}" | grep -v '^ok '; }
 
 passed=0 failed=()
@@ -119,7 +119,7 @@ step 'build' cargo build --quiet --target "$triple" -p host-stub-command -p btl-
 step 'unit tests' cargo_test --lib -p plugin-api -p mca-params -p libfabric-sys -p btl-ofi -p host-stub -- \
     --test-threads=2 "${skipped[@]}"
 step 'layouts of structures and tables' cargo_test -p libfabric-sys -p plugin-api --test layout --test hostile_tables
-# All interleavings are tried natively, by ./dev test; under QEMU those with two preemptions.
+# ./dev test tries all interleavings natively; under QEMU the models try those with two preemptions.
 export LOOM_MAX_PREEMPTIONS=2
 step 'models of the transport' cargo_test -p btl-ofi --test ring_model --test lane_model --test outstanding_model --test pairs_model --test delivering_model
 step 'models of the host' cargo_test -p host-stub -p osc-engine --test crt_model --test pending_model --test lock_model

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # `./dev bare`: the first commands of a new user, on a bare machine.
 #
-# Makes a minimal Debian 12 with debootstrap, puts in the Rust toolchain of this machine and nothing else, clones the
-# committed tree, and runs `./dev demo` and `./dev test --short` in there: what they need they install themselves. Takes
-# everything down again, also when interrupted. Needs root, git and about 3 GB. `--keep` leaves the root and what was
-# built in there for the next run, which then is not a bare one; `--clean` removes it.
+# Makes a minimal Debian 12 with debootstrap, adds only the Rust toolchain of this machine, clones the committed tree,
+# and runs `./dev demo` and `./dev test --short` there: both install their packages themselves. Removes everything
+# again, also if interrupted. Needs root, git and about 3 GB. `--keep` leaves the root and its build for the next run,
+# which then is not bare; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -13,7 +13,7 @@ root=$(pwd)/target/bare/$suite
 keep=no
 . scripts/debian_root.sh
 
-# The toolchain stands in /opt/rust. Crates are reached as on this machine: by its proxies, certificates and registries.
+# The toolchain stands in /opt/rust. Crates come by the proxies, certificates and registries of this machine.
 debian_environment=(PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin CARGO_HOME=/opt/cargo
     CARGO_HTTP_CAINFO=/opt/cargo/certificates.crt)
 for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
@@ -27,7 +27,8 @@ leave() {
     exit $status
 }
 
-# try COMMAND: runs a command of ours in there. Waited for by `wait`, which a signal interrupts at once.
+# try COMMAND: runs a command of this project in the root. `wait` waits for it, because a signal
+# interrupts `wait` at once.
 try() {
     printf '== %s\n' "$1"
     debian_inside sh -c "cd /opt/project && exec $1" &
@@ -61,7 +62,7 @@ main() {
     debian_make
     put_in_rust
     mkdir -p "$root/opt/project"
-    # The build of an earlier run stays, the files are those of the last commit.
+    # The build of an earlier run stays; the files are replaced by those of the last commit.
     find "$root/opt/project" -mindepth 1 -maxdepth 1 ! -name target -exec rm -rf {} +
     git clone --quiet --no-hardlinks --no-checkout . "$root/opt/clone"
     mv "$root/opt/clone/.git" "$root/opt/project/.git"

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# `./dev bare --packages [RELEASE...]`: packages, installed and used in minimal Debians as README's first lines say, and what
-# can go wrong there. The releases are bookworm (12), trixie (13) and testing; without a name, all three. The one whose Open
-# MPI this machine has gets what `./dev package` made; for another, this script makes the packages in the same way, from the
-# headers that the release has. A root has no toolchain for Rust: only the packages are copied into it. `--keep` leaves the
-# roots for the next run; else they are removed at the end. Needs root.
+# `./dev bare --packages [RELEASE...]`: packages, installed and used in minimal Debians by README's first lines, and the
+# troubles that may occur there. The releases are bookworm (12), trixie (13) and testing; without a name, all three. The
+# release whose Open MPI this machine has gets the packages of `./dev package`; for other releases, this script makes the
+# packages in the same way, from the headers of the release. A root has no toolchain for Rust: only the packages are copied
+# into it. `--keep` leaves the roots for the next run; otherwise they are removed at the end. Needs root.
 #
-# The cases that must fail politely are in bare_packages_trouble.sh.
+# bare_packages_trouble.sh has the cases that must fail with a helpful message.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -37,13 +37,13 @@ end_release() {
     if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
 }
 
-# as_user COMMAND: runs a shell command in there as a user without rights, at the place of the project.
+# as_user COMMAND: runs a shell command in the root as an ordinary user, in the folder of the project.
 as_user() {
     timeout 200 chroot "$root" /usr/bin/env -i "${debian_environment[@]}" HOME="${home:-/home/user}" USER=user LC_ALL=C.UTF-8 \
         PATH=/usr/local/bin:/usr/bin:/bin setpriv --reuid=1000 --regid=1000 --clear-groups sh -c "cd /opt/project && $1" 2>&1
 }
 
-# check NAME COMMAND...: runs a check, keeps what it printed, and prints one line.
+# check NAME COMMAND...: runs a check, keeps its output, and prints one line.
 check() {
     local name=$1 log status=0
     shift
@@ -59,7 +59,7 @@ check() {
     fi
 }
 
-# said TEXT PATTERN...: prints the text; whether each pattern is in it.
+# said TEXT PATTERN...: prints the text; succeeds if each pattern is in it.
 said() {
     local text=$1 pattern
     shift
@@ -73,7 +73,7 @@ moved='tcp;ofi_rxm on .* [1-9][0-9]* operations posted'
 served='^hello_window: ofi_rs window, put and flush'
 went_well='^hello_window: ok, 2 ranks'
 
-# The command on README's first screen that begins so, without its comment.
+# The command on README's first screen that begins with this text, without its comment.
 readme_line() {
     local line
     line=$(sed '/^## /q' README.md | sed -n "s/^    \($1.*\)/\1/p" | head -1 | sed 's/  *#.*//')
@@ -81,7 +81,8 @@ readme_line() {
     printf '%s\n' "$line"
 }
 
-# unpack_headers NAME...: unpacks packages of the release in /opt/headers there, without installing them.
+# unpack_headers NAME...: unpacks packages of the release in /opt/headers of the root, without installing
+# them.
 unpack_headers() {
     debian_inside sh -euc 'mkdir -p /opt/headers && cd /opt/headers && chmod 777 . && apt-get -qq download "$@" &&
         for file in *.deb; do dpkg-deb -x "$file" .; done' - "$@"
@@ -119,10 +120,11 @@ prepare() {
     chown -R 1000:1000 "$root/opt/project"
 }
 
-# Does what the doctor says where the launcher hides Open MPI's folder of components, as Debian 13's does.
+# Sets the line that the doctor prints if the launcher hides Open MPI's folder of components, as Debian
+# 13's does.
 heed_doctor() {
     local setting
-    # The doctor fails where it finds a problem, as here.
+    # The doctor fails if it finds a problem, as here.
     setting=$({ as_user 'host-stub doctor' || true; } | sed -n 's/^ *export \(OMPI_MCA_mca_base_component_path=.*\)/\1/p')
     if [ -n "$setting" ]; then
         printf '      %s: export %s\n' "$suite" "$setting"
@@ -139,7 +141,7 @@ installs() {
     debian_inside sh -c "$line"
 }
 
-# The README's program: compiled with what the distribution has.
+# README's program, compiled with the distribution's compiler.
 compiles() {
     debian_inside apt-get -qq install -y --no-install-recommends gcc libc6-dev pkg-config libopenmpi-dev >/dev/null || return 1
     as_user "$(readme_line mpicc)"
@@ -154,7 +156,7 @@ is_found() {
     said "$out" "MCA osc: ofi_rs .*Component v$version"
 }
 
-# The README's line: windows are this component's, and other components' where the user says so.
+# README's line: windows belong to this component, or to other components if the user says so.
 runs_line() {
     local line out
     line=$(readme_line "mpirun -n 2") || return 1
@@ -172,7 +174,8 @@ runs_as_btl() {
     said "$out" "$went_well" "$moved"
 }
 
-# Both components are loaded; parameters under the usual names reach this one, in numbers and in words.
+# Both components are loaded; parameters under the usual names reach this component, as numbers and as
+# words.
 stands_beside() {
     local out run='mpirun -n 2 --mca osc rdma,sm --mca btl self,vader,tcp,ofi,ofi_rs --mca btl_ofi_provider_include "tcp;ofi_rxm"'
     out=$(as_user "OMPI_MCA_btl_ofi_verbose=1 $run ./hello_window") || { printf '%s\n' "$out"; return 1; }
@@ -219,7 +222,7 @@ has_pages() {
     said "$(as_user 'bash -c ". /usr/share/bash-completion/completions/host-stub && complete -p host-stub"')" 'complete .*host-stub'
 }
 
-# The tarball, by a user without rights, after the packages are gone.
+# The tarball, installed by an ordinary user after the packages were removed.
 tarball() {
     local out setting
     debian_inside apt-get -qq remove -y host-stub openmpi-ofi-rs >/dev/null || return 1

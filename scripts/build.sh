@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # The release build that the commands of dev share; read by dev and by scripts that it starts.
 
-# Always the same packages, whatever a command needs of them: cargo chooses the features of crates by the set of packages,
-# so each other set would build most of them again. The tests build the same set (tests/src/fixtures.rs).
+# Always the same packages, even if a command needs only some: cargo chooses the features of crates by the set of
+# packages, so another set would build most of them again. The tests build the same set (tests/src/fixtures.rs).
 build_packages=(-p host-stub-command -p btl-ofi-plugin -p mca-btl-ofi -p host-stub-c -p lab-provider -p benches)
 
 # build_release [--bins]: libraries and the programs that tests run; --bins: all programs.
@@ -13,8 +13,8 @@ build_release() {
     cargo build --release "${build_packages[@]}" --lib "${targets[@]}"
 }
 
-# Names the series of the Open MPI that is installed, where it can be built against: cargo would build the component again
-# each time that the name comes or goes.
+# Names the series of the installed Open MPI, if the component can be built against it: cargo would build the component
+# again each time the variable is set or unset.
 name_series() {
     local dir
     [[ -z ${MCA_BTL_OFI_SERIES:-} ]] || return 0

@@ -1,34 +1,34 @@
 # shellcheck shell=bash
-# `./dev clients`: programs of others that use MPI's windows, over the component and beside Open MPI's own transports, on
+# `./dev clients`: third-party programs that use MPI's windows, over the component and over Open MPI's own transports, on
 # one host and on two. Sourced by `dev` after openmpi.sh, openmpi_checks.sh and hosts.sh.
 #
 #   clients_command     what `./dev clients` calls
 
 clients_dir=target/clients
-# Lines of the table, and how many checks had failed when the last was written.
+# Lines of the table, and the number of failed checks when the last line was written.
 clients_rows=() clients_failed=0
 
 # Debian's OpenCoarrays brings its own tests, compiled.
 clients_coarrays=/usr/lib/x86_64-linux-gnu/open-coarrays/openmpi/bin/OpenCoarrays-*-tests
 
-# More ranks than processors: those that wait give way, on both sides. hosts_mpirun says so by itself.
+# The machine is oversubscribed, so waiting ranks yield, on both sides. hosts_mpirun sets this itself.
 clients_mpi=(--mca mpi_yield_when_idle 1)
 
-# clients_ours PLACE RANKS PROGRAM...: over the component, on the place shm, tcp or hosts.
+# clients_ours PLACE RANKS PROGRAM...: over the component, at the place shm, tcp or hosts.
 clients_ours() {
     local place=$1 ranks=$2 options=(--mca osc_ofi_rs_verbose 1)
     shift 2
     [ "$place" = hosts ] || options+=("${clients_mpi[@]}")
     case $place in
     shm) openmpi_osc_run "$ranks" "${options[@]}" "$@" ;;
-    # One host, as if the ranks had one each.
+    # One host, as if each rank had its own.
     tcp) openmpi_osc_run "$ranks" "${options[@]}" --mca btl self,tcp --mca btl_ofi_same_node off "$@" ;;
     hosts) HOSTS_LIMIT=${OPENMPI_LIMIT:-120} hosts_mpirun -n "$ranks" --host "h1:$((ranks / 2)),h2:$((ranks / 2))" \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" "${options[@]}" "$@" ;;
     esac </dev/null
 }
 
-# clients_own PLACE RANKS PROGRAM...: the same over what Open MPI has for windows there.
+# clients_own PLACE RANKS PROGRAM...: the same over Open MPI's own components for windows.
 clients_own() {
     local place=$1 ranks=$2 one=(timeout "${OPENMPI_LIMIT:-120}" mpirun --oversubscribe --bind-to none "${clients_mpi[@]}" --mca osc pt2pt)
     shift 2
@@ -40,7 +40,8 @@ clients_own() {
     esac </dev/null
 }
 
-# clients_row CLIENT PLACE RANKS OURS OWN: the results are right if no check has failed since the row before.
+# clients_row CLIENT PLACE RANKS OURS OWN: the results are right if no check has failed since the previous
+# row.
 clients_row() {
     local right=yes
     [ "$openmpi_failures" -eq $clients_failed ] || right=no
@@ -51,8 +52,8 @@ clients_row() {
 # The time that a program printed.
 clients_time() { sed -n 's/^[a-z_]*: ok, .* in *\([0-9.]*\) us .*/\1/p' "$1"; }
 
-# clients_program NAME PLACE RANKS: a program of tests/clients, both ways. Each must check its own results; the windows of ours
-# must be the component's.
+# clients_program NAME PLACE RANKS: a program of tests/clients, over both sides. Each run must check its own results; our run
+# must use the component's windows.
 clients_program() {
     local name=$1 place=$2 ranks=$3 ours=$clients_dir/$1_$2_$3_ours own=$clients_dir/$1_$2_$3_own side
     clients_ours "$place" "$ranks" "$clients_dir/$name" >"$ours" 2>&1 || { cat "$ours"; return 1; }
@@ -72,8 +73,8 @@ clients_check_program() {
 
 # clients_coarrays_own PLACE: OpenCoarrays' own tests over Open MPI's transports. The tests that pass with 3 s of processor time
 # for each image are listed for the component. Others need other numbers of images, or images that fail, or make too many
-# accesses under locks and take too long between hosts. increment_my_neighbor reads what a neighbour may be writing, and fails
-# now and then.
+# accesses under locks and take too long between hosts. increment_my_neighbor reads memory that a neighbour may be writing, and
+# fails now and then.
 clients_coarrays_own() {
     local place=$1 test name begin
     : >"$clients_dir/coarrays_$place"
@@ -89,7 +90,7 @@ clients_coarrays_own() {
     [ "$(wc -l <"$clients_dir/coarrays_$place")" -ge 50 ]
 }
 
-# clients_coarrays_ours PLACE: all that are listed must pass over the component.
+# clients_coarrays_ours PLACE: all listed tests must pass over the component.
 clients_coarrays_ours() {
     local place=$1 test failed=0 begin=$SECONDS
     while read -r test; do
@@ -110,7 +111,8 @@ clients_check_coarrays() {
         "$(cat "$clients_dir/coarrays_ours_$place") s" "$(cat "$clients_dir/coarrays_own_$place") s, with those left out"
 }
 
-# clients_armci PLACE: the program checks what it gets, both ways. Leaves the seconds of both in a file each.
+# clients_armci PLACE: the program checks its results, over both sides. Writes the seconds of each side to a
+# file.
 clients_armci() {
     local place=$1 side begin out=$clients_dir/armci_$1
     for side in ours own; do
@@ -128,10 +130,11 @@ clients_check_armci() {
     clients_row ARMCI-MPI "$place" 4 "$(cat "$clients_dir/armci_${place}_ours_seconds") s" "$(cat "$clients_dir/armci_${place}_own_seconds") s"
 }
 
-# The seconds that NWChem says it took.
+# The seconds that NWChem prints.
 clients_nwchem_time() { sed -n 's/.*Total times *cpu:.*wall: *\([0-9.]*\)s.*/\1/p' "$1"; }
 
-# clients_nwchem PLACE: the energy of water, beside NWChem over Open MPI's own transports, to 1e-8 Hartree.
+# clients_nwchem PLACE: the energy of water, compared with NWChem over Open MPI's own transports, to 1e-8
+# Hartree.
 clients_nwchem() {
     local place=$1 scratch=$clients_dir/nwchem input side energies
     input=$(pwd)/tests/openmpi/water.nw
@@ -154,7 +157,7 @@ clients_check_nwchem() {
 }
 
 # clients_mpi4py PLACE: mpi4py's tests of windows. Open MPI's own transports have windows for all of these tests only with
-# osc/rdma over them, which in 4.1 crashes in its vader emulation, so there is no other side.
+# osc/rdma over them, which in 4.1 crashes in its vader emulation, so there is no comparison.
 clients_mpi4py() {
     local out
     OPENMPI_LIMIT=900 openmpi_hears clients_ours "$1" 3 "$openmpi_python" "$openmpi_mpi4py_tests" -v -f -i test_rma -i test_rma_nb -i test_win || return 1
@@ -178,7 +181,7 @@ clients_compile() {
         -lga-openmpi -larmci-openmpi -lscalapack-openmpi -llapack -lblas -lgfortran -lm
 }
 
-# Every client on one place.
+# Every client at one place.
 clients_place() {
     local place=$1 program ranks
     for program in windows coarray star_forest attached global_arrays; do
@@ -190,7 +193,7 @@ clients_place() {
     clients_check_mpi4py "$place"
 }
 
-# clients_command [PLACE...]: all places unless some are named.
+# clients_command [PLACE...]: all places by default.
 clients_command() {
     local place why
     for place in "$@"; do

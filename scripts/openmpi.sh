@@ -1,4 +1,4 @@
-# Functions of `./dev openmpi`: build the component for the Open MPI that is installed, and run what shows that it
+# Functions of `./dev openmpi`: build the component for the installed Open MPI, and run programs that show that it
 # works. Sourced by `dev` with bash, at the root of the repository, under `set -euo pipefail`.
 #
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
@@ -19,8 +19,8 @@ openmpi_root() {
     fi
 }
 
-# Installs Debian packages, those that are missing. The lists are fetched first: a fresh image has none, and old ones
-# name packages that mirrors no longer hold.
+# Installs missing Debian packages. The lists are fetched first: a fresh image has none, and old lists name packages
+# that mirrors no longer have.
 openmpi_packages() {
     local missing=() package
     for package in "$@"; do
@@ -44,13 +44,13 @@ openmpi_setup() {
     openmpi_series=${openmpi_version%.*}
     openmpi_system=$(ompi_info --parsable --path pkglibdir | sed 's/.*://')
     openmpi_btl_h=$(find $(mpicc --showme:incdirs) -path '*/opal/mca/btl/btl.h' -print -quit)
-    # mpirun refuses root unless told twice; in a container root is often all there is.
+    # mpirun refuses root without two variables; a container often has no other user.
     if [ "$(id -u)" -eq 0 ]; then
         export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     fi
 }
 
-# Builds the component and lays it out alone in a folder of its own: Open MPI looks at every file there.
+# Builds the component and copies it to a separate folder, because Open MPI reads every file there.
 openmpi_build() {
     openmpi_setup
     openmpi_say "building for Open MPI $openmpi_version"
@@ -81,20 +81,22 @@ in the list of BTLs: docs/open-mpi-btl.md.
 END
 }
 
-# openmpi_run PROVIDER RANKS [mpirun options] PROGRAM...: runs a program over the component, bound in time.
+# openmpi_run PROVIDER RANKS [mpirun options] PROGRAM...: runs a program over the component, with a time
+# limit.
 openmpi_run() {
     local provider=$1 ranks=$2 same_node=${OPENMPI_SAME_NODE:-auto}
     shift 2
-    # The test provider is there to be used.
+    # Over the test provider btl_ofi_same_node is off, because its operations are to be tested.
     [ "$provider" != lab ] || same_node=off
-    # Open MPI has threads before the component could set what sockets wants.
+    # Open MPI starts threads before the component could set the variable that sockets needs.
     timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
         --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},ofi_rs" --mca btl_vader_single_copy_mechanism none \
         --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
 }
 
-# openmpi_hears COMMAND...: runs a command, prints what it says, and leaves that in the caller's `out`; with its status.
+# openmpi_hears COMMAND...: runs a command, prints its output, and stores the output in the caller's `out`; returns its
+# status.
 openmpi_hears() {
     local status=0
     out=$("$@" 2>&1) || status=$?
@@ -125,8 +127,8 @@ openmpi_check() {
     fi
 }
 
-# Whether two nodes can be pretended: mpirun starts a daemon for each through a program in ssh's place, which gives it
-# a host name of its own.
+# Whether two nodes can be pretended: mpirun starts a daemon for each node through a program in the place of ssh,
+# which gives the daemon its own host name.
 openmpi_prepare_nodes() {
     openmpi_agent=$(pwd)/$openmpi_dir/agent
     unshare --uts /bin/sh -c 'hostname one' 2>/dev/null || return 1
@@ -140,11 +142,11 @@ END
 }
 
 # openmpi_run_apart PROVIDER RANKS [mpirun options] PROGRAM...: half of the ranks on each of two pretended nodes. osc/rdma
-# then keeps its locks and its state by the component's atomics, where on one node it uses the processor's.
+# then uses the component's atomics for its locks and its state; on one node it uses the processor's.
 openmpi_run_apart() {
     local provider=$1 ranks=$2
     shift 2
-    # The pretended nodes share their memory, which nodes do not.
+    # The pretended nodes share memory, unlike real nodes.
     OPENMPI_SAME_NODE=off OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=${OPENMPI_BTL:-vader,tcp} openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
         --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "$@"
 }
@@ -167,8 +169,8 @@ openmpi_end() {
     openmpi_say "all checks passed"
 }
 
-# openmpi_sides PROGRAM...: compiles programs of benches/openmpi for Open MPI and, where there is one, for MPICH. Sets
-# openmpi_options to what scripts need that start jobs of all sides.
+# openmpi_sides PROGRAM...: compiles programs of benches/openmpi for Open MPI and, if it is available, for MPICH. Sets
+# openmpi_options to the options of scripts that start jobs of all sides.
 openmpi_sides() {
     local why program
     openmpi_build

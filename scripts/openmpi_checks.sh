@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What `./dev openmpi short` and `test` check, each a function; sourced after openmpi.sh.
+# The checks of `./dev openmpi short` and `test`, one function each; sourced after openmpi.sh.
 #
 #   openmpi_test_short    build, hello window, put, get and every atomic, the component under valgrind, mpi4py's
 #                         test_rma with two ranks over shm
@@ -8,13 +8,13 @@
 # shellcheck source=scripts/openmpi_devices.sh
 . scripts/openmpi_devices.sh
 
-# A run that must end with the program's own line, and must have gone through the component.
+# A run that must end with the program's own line, and must have used the component.
 openmpi_program() {
     local provider=$1 ranks=$2 program=$3 out
     shift 3
     openmpi_hears openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" || return 1
-    # Each process says what it did when it ends; a program that moved nothing over the component shows nothing.
+    # Each process prints its counts at its end; a program without operations over the component prints none.
     [ "$ranks" -eq 1 ] || grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
@@ -34,7 +34,7 @@ openmpi_valgrind_errors() {
         END { if (block ~ /\.rs:[0-9]/) printf "%s", block }' "$@"
 }
 
-# The component's table called by hand (table.c), which tells of processes and counts.
+# Direct calls of the component's table (table.c), which print processes and counts.
 openmpi_table() {
     local provider=$1 out
     openmpi_hears openmpi_program "$provider" 2 table || return 1
@@ -43,7 +43,7 @@ openmpi_table() {
         grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.0$' <<<"$out" && grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.1$' <<<"$out"
 }
 
-# openmpi_refusal PROVIDER PART [mpirun options]: the component's table called by hand where something is refused (refusals.c).
+# openmpi_refusal PROVIDER PART [mpirun options]: direct calls of the component's table that are refused (refusals.c).
 openmpi_refusal() {
     local provider=$1 part=$2 out
     shift 2
@@ -56,13 +56,13 @@ openmpi_refusals() {
     OPENMPI_SAME_NODE=off openmpi_check "no room for long transfers" openmpi_refusal 'tcp;ofi_rxm' room --mca btl_ofi_mode 2
 }
 
-# The same over the provider for tests, which has never room.
+# The same over the provider for tests, which never has room.
 openmpi_refusal_lab() {
     FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_FAULTS=seed=7,again=1000 openmpi_refusal lab release --mca btl_ofi_mode 2 \
         -x FI_PROVIDER_PATH -x LAB_FAULTS
 }
 
-# The transport is opened for threads where they may call at once, and only there.
+# The transport is opened for concurrent threads only if threads may call at once.
 openmpi_expects_threads() {
     local out
     openmpi_hears openmpi_program shm 2 hello_window || return 1
@@ -74,7 +74,8 @@ openmpi_expects_threads() {
     grep -q 'calls may overlap' <<<"$out" && ! grep -q 'calls do not overlap' <<<"$out"
 }
 
-# A program under valgrind, each rank with a log of its own: no error may lead through the component.
+# A program under valgrind, with a log for each rank: no error's stack may lead through the
+# component.
 openmpi_valgrind() {
     local provider=$1 program=$2 logs=$openmpi_dir/valgrind errors
     rm -rf "$logs"
@@ -87,7 +88,7 @@ openmpi_valgrind() {
 }
 
 # openmpi_counts CALL KIND: the instructions of an operation inside the component, over the test provider, are at most 20
-# more than those of the plugin's KIND, as benches/instructions.json has them.
+# more than the instructions of the plugin's KIND in benches/instructions.json.
 openmpi_counts() {
     local call=$1 kind=$2 files=$openmpi_dir/counted out limit each
     rm -rf "$files"
@@ -97,7 +98,8 @@ openmpi_counts() {
             --callgrind-out-file="$files/%p" "--toggle-collect=*entries::$call*" "$openmpi_dir/bin/counted" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     limit=$(sed -n '/"lab"/,/}/s/^ *"'"$kind"'": \([0-9]*\).*/\1/p' benches/instructions.json)
-    # Lines of cost follow the object that they are of; the line after `calls=` is what was called.
+    # Lines of cost follow the name of their object; the line after `calls=` has the cost of the
+    # called function.
     each=$(awk '/^ob=/ { sub(/^ob=/, ""); split($0, part, " "); if (part[2]) name[part[1]] = part[2]; object = name[part[1]] }
         /^cob=/ { sub(/^cob=/, ""); split($0, part, " "); if (part[2]) name[part[1]] = part[2] }
         /^calls=/ { called = 1; next }
@@ -153,8 +155,8 @@ openmpi_fetches_lists() {
 apt-get install -y --no-install-recommends one two' ]
 }
 
-# openmpi_declares PROVIDER SUPPORTED MISSING [mpirun options]: which atomics are declared to osc/rdma. The bits are
-# btl.h's, by names without their beginning.
+# openmpi_declares PROVIDER SUPPORTED MISSING [mpirun options]: the atomics that are declared to osc/rdma. The bits
+# are btl.h's, by names without their prefix.
 openmpi_declares() {
     local provider=$1 supported=$2 missing=$3 out declared name bit
     shift 3
@@ -181,7 +183,7 @@ openmpi_declares_less() {
         'AND OR XOR MIN MAX 32BIT' -x FI_PROVIDER_PATH -x LAB_WITHOUT
 }
 
-# The standalone host's check as a job of this mpirun's.
+# The standalone host's check as a job of this mpirun.
 openmpi_host_stub() {
     local provider=$1 out
     shift
@@ -224,7 +226,7 @@ openmpi_hears_parameters() {
     grep -q 'using tcp;ofi_rxm on ' <<<"$out"
 }
 
-# A program that does not name it in its list of BTLs pays nothing for it: libfabric is not opened.
+# A program whose list of BTLs does not name the component pays nothing: libfabric is not opened.
 openmpi_opens_by_name() {
     local out
     OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
@@ -233,8 +235,8 @@ openmpi_opens_by_name() {
         [ "$(grep -c 'the list of BTLs does not name the component' <<<"$out")" -eq 2 ]
 }
 
-# Without lists of the user's own: what is excluded by default is not taken, and each refusal is told with its reason. Without a
-# fabric it takes tcp.
+# Without lists of the user: providers excluded by default are not used, and each refusal is printed with its reason. Without a
+# fabric the component uses tcp.
 openmpi_honours_default_list() {
     local out
     OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" || return 1
@@ -243,7 +245,8 @@ openmpi_honours_default_list() {
     grep -q 'using tcp;ofi_rxm on ' <<<"$out"
 }
 
-# A provider that does not exist: the component steps aside with one line, and the program runs over others.
+# A provider that does not exist: the component prints one line and offers no module, and the program runs
+# over other components.
 openmpi_steps_aside() {
     local out
     out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run no-such-provider 2 "$openmpi_dir/bin/hello_window" 2>&1) || return 1
@@ -251,7 +254,8 @@ openmpi_steps_aside() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*no-such-provider' <<<"$out"
 }
 
-# A provider that breaks its guarantees is passed over for the next, with the reason; alone, it leaves none.
+# A provider that breaks its guarantees is skipped, with the reason, and the next one is used; without
+# another provider the component has none.
 openmpi_passes_over() {
     local out
     openmpi_program 'udp;ofi_rxd,sockets' 2 hello_window | tee "$openmpi_dir/passed_over.txt" || return 1
@@ -262,7 +266,8 @@ openmpi_passes_over() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*udp;ofi_rxd: it gives results of fetching atomics to the wrong operations' <<<"$out"
 }
 
-# A value that is not allowed is named, with the parameter and what is allowed; the program runs over others.
+# A message names an invalid value, its parameter and the allowed values; the program runs over other
+# components.
 openmpi_names_bad_values() {
     local out
     OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_dir/bin/hello_window" || return 1
@@ -272,7 +277,8 @@ openmpi_names_bad_values() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_rd_num: Open MPI does not take its value; 1 to .*steps aside' <<<"$out"
 }
 
-# Loaded by a series that it was not built for: one line, no crash, and the program runs over others.
+# Loaded by a series that it was not built for: one line, no crash, and the program runs over other
+# components.
 openmpi_refuses_series() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_series.so
@@ -281,7 +287,7 @@ openmpi_refuses_series() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
 }
 
-# Likewise, by an Open MPI of the same series that was configured otherwise.
+# Likewise, by an Open MPI of the same series with another configuration.
 openmpi_refuses_configuration() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_sizes.so
@@ -317,8 +323,8 @@ openmpi_freed_early_notices() {
     grep -q 'Attempt to free memory that is still in use' <<<"$out"
 }
 
-# openmpi_lab_program RANKS PROGRAM VARIABLE=VALUE...: over the provider of tests/lab-provider, shaped by variables,
-# which must have made faults and must not have seen its user do anything wrong.
+# openmpi_lab_program RANKS PROGRAM VARIABLE=VALUE...: over the provider of tests/lab-provider, shaped by variables.
+# The provider must have made faults and must not have found a mistake of its user.
 openmpi_lab_program() {
     local ranks=$1 program=$2 lab out pass=() pair
     shift 2
@@ -344,7 +350,7 @@ openmpi_pages_notice() {
     grep -q 'was given back since it was registered' <<<"$out"
 }
 
-# Headers of another series, or of none: cargo says so, and nothing is built.
+# Headers of another series, or no headers: cargo reports it, and builds nothing.
 openmpi_refuses_headers() {
     local out
     if out=$(MCA_BTL_OFI_SERIES=3.0 cargo build --release -p mca-btl-ofi 2>&1); then return 1; fi
@@ -360,7 +366,7 @@ openmpi_refuses_headers() {
         { printf '%s\n' "$out"; return 1; }
 }
 
-# A peer that is killed: a failure and a message. Only a hang is cut off (124), by the limit.
+# A peer that is killed: a failure and a message. Only a hang is ended by the limit (124).
 openmpi_survives_kill() {
     local provider=$1 out status=0 begin=$SECONDS
     out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1) || status=$?
@@ -368,7 +374,8 @@ openmpi_survives_kill() {
     [ $status -ne 0 ] && [ $status -ne 124 ] && grep -q 'rank 1 is killed' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
 
-# The same where mpirun does not end the job itself: the component's error callback must. (mpirun's exit status is 0.)
+# The same if mpirun does not end the job itself: the component's error callback must end it. (mpirun's exit status is
+# 0.)
 openmpi_ends_job() {
     local provider=$1 out status=0 begin=$SECONDS
     out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) ||
@@ -384,7 +391,7 @@ openmpi_reports_each() {
     grep -q '^lost_peers: ok, 4 ranks' <<<"$out"
 }
 
-# mpi4py from its source distribution, built against this Open MPI in an environment of its own (some minutes, once).
+# mpi4py from its source distribution, built against this Open MPI in a separate environment (some minutes, once).
 openmpi_mpi4py() {
     local version=4.1.0
     openmpi_python=$openmpi_dir/mpi4py/bin/python
@@ -397,13 +404,13 @@ openmpi_mpi4py() {
     MPICC=mpicc CFLAGS=-O0 "$openmpi_python" -m pip install -q --no-binary mpi4py "$openmpi_dir/mpi4py-$version.tar.gz"
 }
 
-# openmpi_mpi4py_run PROVIDER RANKS TEST...: every rank must say OK, and skip nothing.
+# openmpi_mpi4py_run PROVIDER RANKS TEST...: every rank must print OK, and skip no test.
 openmpi_mpi4py_run() {
     local provider=$1 ranks=$2 tests=() name out
     shift 2
     for name in "$@"; do tests+=(-i "$name"); done
     OPENMPI_LIMIT=600 openmpi_hears ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" || return 1
-    # Lines of several ranks may run into one another, so that only what must not be there is looked for exactly.
+    # Lines of several ranks may be mixed, so only texts that must not appear are searched exactly.
     ! grep -Eq "FAILED|Traceback|skipped" <<<"$out" && grep -q 'OK' <<<"$out"
 }
 
@@ -420,8 +427,8 @@ openmpi_mpi4py_notices() {
 
 openmpi_nwchem_energy() { sed -n 's/.*Total SCF energy = *\(-[0-9.]*\).*/\1/p'; }
 
-# NWChem over the component against NWChem over Open MPI's own transports, to 1e-8 Hartree. ARMCI's windows are made
-# over memory of its own, because MPI_Win_allocate on one node is plain shared memory.
+# NWChem over the component against NWChem over Open MPI's own transports, to 1e-8 Hartree. ARMCI makes its windows
+# over its own memory, because MPI_Win_allocate on one node is plain shared memory.
 openmpi_nwchem() {
     local provider=$1 ranks=$2 scratch=$openmpi_dir/nwchem input ours theirs
     input=$(pwd)/tests/openmpi/water.nw
@@ -437,7 +444,8 @@ openmpi_nwchem() {
     [ -n "$ours" ] && [ -n "$theirs" ] && awk -v a="$ours" -v b="$theirs" 'BEGIN { d = a - b; exit !(d < 1e-8 && d > -1e-8) }'
 }
 
-# Each rank leaves a line of JSON with what it did, and a file that cannot be written is named and costs nothing else.
+# Each rank writes a line of JSON with its counts. A file that cannot be written is named in a message, without
+# another effect.
 openmpi_stats_file() {
     local file=$openmpi_dir/stats.jsonl out
     rm -f "$file"
@@ -465,7 +473,7 @@ openmpi_osc_run() {
         timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
 }
 
-# openmpi_osc RANKS PROGRAM [mpirun options]: the program ends well, and its windows are those of the component.
+# openmpi_osc RANKS PROGRAM [mpirun options]: the program succeeds, and its windows are the component's.
 openmpi_osc() {
     local ranks=$1 program=$2 out
     shift 2
@@ -501,7 +509,8 @@ openmpi_osc_lives() {
     done
 }
 
-# openmpi_osc_scopes TIMES RANKS [mpirun options]: all ranks serve windows of one node by memory, and so many open a provider.
+# openmpi_osc_scopes TIMES RANKS [mpirun options]: all ranks serve windows of one node by memory, and TIMES ranks open a
+# provider.
 openmpi_osc_scopes() {
     local times=$1 ranks=$2 out
     shift 2
@@ -555,7 +564,7 @@ openmpi_osc_mpi4py() {
     ! grep -Eq 'FAILED|Traceback|skipped' <<<"$out" && grep -q OK <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
 }
 
-# The image is one under both names, and tells its version under both.
+# Both names lead to the same image, which reports its version under both.
 openmpi_osc_shows_itself() {
     local out version
     version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
@@ -587,7 +596,7 @@ openmpi_test_osc() {
     for program in hello_window transfers atomics swaps misaligned window_life threads passive_target pvars; do
         openmpi_check "osc, $program, 2 ranks" openmpi_osc 2 "$program"
     done
-    # As between nodes: nothing by memory, except for windows that Open MPI says a node shares.
+    # As between nodes: no transfer by memory, except in windows of MPI_Win_allocate_shared.
     for program in osc_calls osc_threads pvars; do
         openmpi_check "osc, $program, 2 ranks over tcp;ofi_rxm alone" openmpi_osc 2 "$program" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
@@ -617,7 +626,7 @@ openmpi_test_osc() {
     openmpi_test_without_devices
 }
 
-# On two nodes, and still without any option of this project.
+# On two nodes, also without any option of this project.
 openmpi_test_osc_apart() {
     local program
     for program in hello_window osc_calls osc_scopes osc_spawn osc_threads; do
@@ -636,7 +645,7 @@ openmpi_compile_tests() {
         openmpi_compile "tests/openmpi/$program.c"
     done
     openmpi_compile_device
-    # Open MPI's inner headers have warnings of their own, and its core library is not linked by mpicc.
+    # Open MPI's inner headers cause warnings, and mpicc does not link its core library.
     openmpi_compile tests/openmpi/table.c -w -lopen-pal
     openmpi_compile tests/openmpi/lost_peers.c -w -lopen-pal
     openmpi_compile tests/openmpi/refusals.c -w -lopen-pal
@@ -715,7 +724,7 @@ openmpi_test() {
         openmpi_say "skipped, root is needed to see which pages memory is made of: old registrations"
     fi
     openmpi_check "a lock by messages" openmpi_lab_program 2 table LAB_ATOMICS=0 LAB_FAULTS=seed=5,again=100
-    # osc/rdma does those under its lock.
+    # osc/rdma makes these atomics under its lock.
     openmpi_check "atomics that the provider lacks" openmpi_lab_program 2 atomics LAB_FAULTS=seed=3,again=100 \
         "LAB_WITHOUT=$openmpi_lacking"
     for provider in shm 'tcp;ofi_rxm'; do
@@ -784,7 +793,7 @@ openmpi_run_two_sided() {
     openmpi_run "$provider" "$ranks" --mca pml ob1 --mca "btl_ofi_rs_mode" 2 "$@"
 }
 
-# Every rank must say OK. (Some tests skip themselves under Open MPI 4.1.)
+# Every rank must print OK. (Some tests skip themselves under Open MPI 4.1.)
 openmpi_mpi4py_whole() {
     local provider=$1 ranks=$2 out
     OPENMPI_LIMIT=500 openmpi_hears openmpi_run_two_sided "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -f \

@@ -1,5 +1,6 @@
 # shellcheck shell=bash
-# What `./dev openmpi short`, `test` and `device` check of windows and memory of devices; sourced by openmpi_checks.sh.
+# Checks of windows and memory of devices, for `./dev openmpi short`, `test` and `device`; sourced by
+# openmpi_checks.sh.
 
 # The fake of CUDA's driver, as tests/build.rs builds it.
 openmpi_prepare_fake() {
@@ -19,7 +20,8 @@ openmpi_compile_device() {
     mpicxx -std=c++11 -DOMPI_SKIP_MPICXX -Wall -Wextra -fsyntax-only -x c++ btl-ofi/openmpi/include/openmpi_ofi_rs.h
 }
 
-# openmpi_device RANKS PROGRAM [mpirun options]: a program that uses a device. The fake tells that each rank's memory was copied.
+# openmpi_device RANKS PROGRAM [mpirun options]: a program that uses a device. The fake's counts show that each rank's memory
+# was copied.
 openmpi_device() {
     local ranks=$1 program=$2 out
     shift 2
@@ -28,14 +30,16 @@ openmpi_device() {
         [ "$(grep -c '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
 }
 
-# Puts and gets on one node go from memory to memory, by the fake's count at the origin. On a GPU the times tell.
+# Puts and gets on one node copy from memory to memory, by the fake's count at the origin. On a GPU the times
+# show it.
 openmpi_device_opened() {
     local out
     FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc 2 osc_opened -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY || return 1
     [ -L "$openmpi_driver/libcuda.so" ] || [ "$(grep -c ' 100 copies of opened memory$' <<<"$out")" -eq 1 ]
 }
 
-# openmpi_device_beside STARTED [mpirun options]: in how many ranks of a program without CUDA the driver that is there was started.
+# openmpi_device_beside STARTED [mpirun options]: the number of ranks of a program without CUDA in which the installed driver
+# was started.
 openmpi_device_beside() {
     local started=$1 out
     shift
@@ -43,7 +47,7 @@ openmpi_device_beside() {
     [ "$(grep -c '^fake CUDA: 0 allocations' <<<"$out")" -eq "$started" ]
 }
 
-# A window that wants memory of a device is refused with the reason, and others go on.
+# A window that wants memory of a device is refused with the reason, and other windows work.
 openmpi_device_off() {
     local out
     LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda off -x LD_LIBRARY_PATH \
@@ -61,14 +65,14 @@ openmpi_device_level() {
         grep -q 'put: memory of device 0 is not used at level 1 of device support; osc_ofi_rs_device_level is 1' <<<"$out"
 }
 
-# openmpi_device_support [mpirun options]: a program is told that devices are not supported.
+# openmpi_device_support [mpirun options]: a program finds that devices are not supported.
 openmpi_device_support() {
     local out
     LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 -x LD_LIBRARY_PATH "$@" "$openmpi_dir/bin/osc_overrides" 1 || return 1
     grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
-# Programs with calls of openmpi_ofi_rs.h run where the component is not.
+# Programs with calls of openmpi_ofi_rs.h run without the component.
 openmpi_device_absent() {
     local out
     LD_LIBRARY_PATH=$openmpi_driver openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --bind-to none -x LD_LIBRARY_PATH \
@@ -76,7 +80,7 @@ openmpi_device_absent() {
     grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
-# A word that is not allowed is named; windows go to others.
+# A message names an invalid word; other components serve the windows.
 openmpi_device_word() {
     local out
     openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda maybe "$openmpi_dir/bin/osc_name" rdma || return 1
@@ -110,7 +114,7 @@ openmpi_test_without_devices() {
     openmpi_check "osc, a wrong word for memory of devices" openmpi_device_word
 }
 
-# `./dev openmpi device`: over the machine's driver if it has one, else over the fake.
+# `./dev openmpi device`: over the machine's driver if it has one, otherwise over the fake.
 openmpi_command_device() {
     local driver
     openmpi_build

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# `./dev openmpi5`, `./dev openmpi6`: the component under Debian 13's Open MPI 5.0 and Debian testing's 6.0, each in a root of
-# its own. The first argument is the series.
+# `./dev openmpi5`, `./dev openmpi6`: the component under Debian 13's Open MPI 5.0 and Debian testing's 6.0, each in a
+# separate root. The first argument is the series.
 #
-# Makes a minimal Debian with debootstrap, builds the component on this machine against the headers in there, runs the
-# test programs and mpi4py's tests in there, and takes everything down again, also when interrupted. Needs root
-# (debootstrap, chroot and mounts) and about 1.2 GB. `device` runs what is about memory of devices alone; `--keep` leaves the root for
-# the next run; `--clean` removes it.
+# Makes a minimal Debian with debootstrap, builds the component on this machine against the headers of the root, runs the test
+# programs and mpi4py's tests in the root, and removes everything again, also if interrupted. Needs root
+# (debootstrap, chroot and mounts) and about 1.2 GB. `device` runs only the checks of memory of devices; `--keep` leaves the
+# root for the next run; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/build.sh
@@ -46,7 +46,8 @@ make_root() {
     fi
 }
 
-# Sets `here` to the series of this machine's own Open MPI, and builds the component for it; empty without one.
+# Sets `here` to the series of this machine's Open MPI, or to nothing without one, and builds the component for
+# it.
 build_for_here() {
     here=
     if command -v mpicc >/dev/null && command -v ompi_info >/dev/null; then
@@ -55,7 +56,8 @@ build_for_here() {
     fi
 }
 
-# Built on this machine: libfabric and the C library keep old programs running on new versions.
+# Built on this machine: libfabric and the C library run programs that were built for older
+# versions.
 build() {
     local libdir
     libdir=$(dirname "$(find "$root/usr/lib" -maxdepth 2 -name libopen-pal.so | head -1)")
@@ -75,7 +77,7 @@ build() {
     [ $part = all ] || return 0
     openmpi_lab
     cp -r "$openmpi_dir/lab" "$root/opt/lab"
-    # The standalone host, which joins through PMIx the job of the launcher that starts it.
+    # The standalone host, which joins the launcher's job through PMIx.
     mkdir -p "$root/opt/host"
     cp "${CARGO_TARGET_DIR:-target}"/release/{host-stub,libbtl_ofi.so} "$root/opt/host/"
     # The folder of the other series, to show that it is refused.
@@ -86,7 +88,7 @@ build() {
 run_inside() {
     local provider=$1 ranks=$2 same_node=${OPENMPI_SAME_NODE:-auto}
     shift 2
-    # The test provider is there to be used.
+    # Over the test provider btl_ofi_same_node is off, because its operations are to be tested.
     [ "$provider" != lab ] || same_node=off
     inside timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --map-by :oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
         --mca mca_base_component_path "${OPENMPI_COMPONENT:-/opt/component}" --mca osc rdma,sm \
@@ -118,7 +120,7 @@ sent_alone_inside() {
     grep -aq '^sent_alone: ok, 3 ranks' <<<"$out"
 }
 
-# refusal_inside PROVIDER PART [options]: as openmpi_refusal does it, inside.
+# refusal_inside PROVIDER PART [options]: as openmpi_refusal, in the root.
 refusal_inside() {
     local provider=$1 part=$2 out
     shift 2
@@ -133,12 +135,12 @@ expects_threads_inside() {
     grep -aq 'calls may overlap' <<<"$out" && ! grep -aq 'calls do not overlap' <<<"$out"
 }
 
-# window_without_inside [options]: a window with a rank that does not have the component, so that its operations go by messages.
+# window_without_inside [options]: a window with a rank that does not have the component, so that messages carry its operations.
 window_without_inside() {
     run_inside shm 3 "$@" sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl=self,sm ;; esac; exec /opt/bin/hello_window'
 }
 
-# Without messages the job ends with a line that says what to do, and that helps.
+# Without messages the job ends with a line that names the remedy, and the remedy works.
 advises_inside() {
     local out status=0 advice
     out=$(window_without_inside --mca btl_ofi_mode 0) || status=$?
@@ -153,7 +155,7 @@ advises_inside() {
     done
 }
 
-# As openmpi_lab_program does it, inside.
+# As openmpi_lab_program, in the root.
 lab_program_inside() {
     local ranks=$1 program=$2 out pass=() pair
     shift 2
@@ -167,7 +169,7 @@ lab_program_inside() {
     grep -aq "^$program: ok, $ranks ranks" <<<"$out" && grep -q '^end .*faults=[1-9]' "$root/opt/lab/stats"
 }
 
-# A peer that is killed: a failure and a message. Only a hang is cut off (124), by the limit.
+# A peer that is killed: a failure and a message. Only a hang is ended by the limit (124).
 survives_kill_inside() {
     local provider=$1 out status=0 begin=$SECONDS
     out=$(OPENMPI_LIMIT=50 run_inside "$provider" 2 /opt/bin/killed_peer) || status=$?
@@ -175,7 +177,7 @@ survives_kill_inside() {
     [ $status -ne 0 ] && [ $status -ne 124 ] && grep -aq 'rank 1 is killed' <<<"$out" && ! grep -aq 'never heard' <<<"$out"
 }
 
-# The same where mpirun does not end the job itself: the component's error callback must.
+# The same if mpirun does not end the job itself: the component's error callback must end it.
 ends_job_inside() {
     local provider=$1 out status=0 begin=$SECONDS
     out=$(OPENMPI_LIMIT=50 run_inside "$provider" 2 --enable-recovery /opt/bin/killed_peer) || status=$?
@@ -197,7 +199,7 @@ mpi4py_inside() {
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
 }
 
-# Every test of mpi4py, under 6.0 also those with processes that are spawned and connected.
+# Every test of mpi4py; under 6.0 also tests with spawned and connected processes.
 mpi4py_alone_inside() {
     local provider=$1 ranks=$2 out without=(-e test_spawn -e test_dynproc)
     [ "$series" != 6.0 ] || without=()
@@ -205,7 +207,7 @@ mpi4py_alone_inside() {
     ! grep -aEq "FAILED|Traceback" <<<"$out" && [ "$(grep -ac '^OK' <<<"$out")" -ge 1 ]
 }
 
-# The standalone host's check as a job of prterun's, whose server is PMIx 5.
+# The standalone host's check as a job of prterun, whose server is PMIx 5.
 host_stub_inside() {
     local provider=$1 out
     shift
@@ -231,7 +233,7 @@ osc_run_inside() {
         --mca mca_base_component_path /opt/component "$@" 2>&1
 }
 
-# osc_inside RANKS PROGRAM [options]: the program ends well, and its windows are those of the component.
+# osc_inside RANKS PROGRAM [options]: the program succeeds, and its windows are the component's.
 osc_inside() {
     local ranks=$1 program=$2 out
     shift 2
@@ -264,8 +266,8 @@ osc_spawn_without_inside() {
     [ $status -ne 124 ] && [ "$(grep -ac 'left to other components: rank 2 does not have this component' <<<"$out")" -ge 2 ]
 }
 
-# The component that serves windows if some rank cannot, or nobody may: osc/rdma, where osc/sm is left out. One rank of the job
-# has other settings, by a shell: mpirun of 5.0.7 crashes where programs are separated by colons.
+# The component that serves windows if some rank cannot, or nobody may: osc/rdma, where osc/sm is left out. A shell gives one
+# rank of the job other settings, because mpirun of 5.0.7 crashes with programs separated by colons.
 osc_delegates_inside() {
     local out
     out=$(osc_run_inside 3 -x OMPI_MCA_osc=^sm sh -c 'case $PMIX_RANK in 2) export OMPI_MCA_btl_ofi_provider_include=no-such-provider OMPI_MCA_btl_ofi_same_node=off ;; esac
@@ -289,7 +291,7 @@ device_inside() {
     [ "$(grep -ac '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
 }
 
-# support_inside [options]: a program is told that devices are not supported.
+# support_inside [options]: a program finds that devices are not supported.
 support_inside() {
     local out
     openmpi_hears osc_run_inside 2 -x LD_LIBRARY_PATH=/opt/cuda "$@" /opt/bin/osc_overrides 1 || return 1
@@ -315,7 +317,7 @@ osc_mpi4py_inside() {
 
 osc_test_inside() {
     local ranks program own=()
-    # In 6.0 osc/ucx opens and closes UCX to answer each query, and crashes where threads make windows at once, as osc_abuse does.
+    # In 6.0 osc/ucx opens and closes UCX to answer each query, and crashes if threads make windows at once, as in osc_abuse.
     [ "$series" != 6.0 ] || own=(--mca osc ^ucx)
     openmpi_check "$series: ompi_info names the component osc" osc_shows_itself_inside
     for ranks in 1 2 3 4; do
@@ -328,7 +330,7 @@ osc_test_inside() {
     for program in hello_window transfers atomics swaps misaligned window_life threads passive_target osc_abuse osc_polls osc_random; do
         openmpi_check "$series: osc, $program, 2 ranks" osc_inside 2 "$program" "${own[@]}"
     done
-    # As between nodes: nothing by memory, except for windows that Open MPI says a node shares.
+    # As between nodes: no transfer by memory, except in windows of MPI_Win_allocate_shared.
     for program in osc_calls osc_threads osc_abuse osc_random; do
         openmpi_check "$series: osc, $program, 2 ranks over tcp;ofi_rxm alone" osc_inside 2 "$program" "${own[@]}" --mca btl_ofi_same_node off \
             --mca btl_ofi_provider_include 'tcp;ofi_rxm'
@@ -346,7 +348,7 @@ osc_test_inside() {
     done
 }
 
-# A component of 4.1 must not be taken for one of this series: programs run as if it were not there.
+# A component of 4.1 must not be used by this series: programs run as if it did not exist.
 refuses_other_series() {
     local out
     inside test -f /opt/other/mca_btl_ofi_rs.so || return 1
@@ -357,7 +359,7 @@ refuses_other_series() {
         /opt/bin/hello_window
 }
 
-# And a component of this series not for one of 4.1, by the Open MPI of this machine.
+# Likewise, the Open MPI of this machine, 4.1, must not use a component of this series.
 refused_by_other_series() {
     local out path=$(pwd)/$openmpi_dir/$series:$system_here
     out=$(OMPI_MCA_mca_base_component_path=$path ompi_info 2>&1) || true
@@ -367,7 +369,7 @@ refused_by_other_series() {
         "$openmpi_dir/bin/hello_window"
 }
 
-# The tests of the mpi4py that the packages bring, from its source distribution.
+# The tests of the packaged version of mpi4py, from its source distribution.
 fetch_mpi4py() {
     local version archive
     version=$(inside python3 -c 'import mpi4py; print(mpi4py.__version__)')
@@ -408,7 +410,8 @@ main() {
     inside sh -ec 'for p in hello_window transfers atomics swaps misaligned window_life threads passive_target \
             killed_peer no_room sent_alone osc_abuse osc_calls osc_polls osc_random osc_threads osc_sessions osc_killed osc_name osc_spawn osc_alone; do
         mpicc -std=gnu11 -O2 -pthread -o /opt/bin/$p /opt/tests/$p.c; done'
-    # Uses inner headers, which include those of PMIx, and some that the package leaves out.
+    # The program uses inner headers, which include headers of PMIx and headers that the package
+    # lacks.
     cp -r btl-ofi/openmpi/c/stand_in_50 "$root/opt/"
     inside sh -ec 'I=; for d in $(mpicc --showme:incdirs); do I="$I -I$d -I$d/openmpi"; done
         for d in /usr/lib/*/pmix2/include; do I="$I -I$d -I$d/pmix"; done
@@ -457,7 +460,7 @@ main() {
     done
     if openmpi_prepare_nodes; then
         cp "$openmpi_agent" "$root/opt/agent"
-        # The daemons of 6.0 take no loopback interface.
+        # By default, the daemons of 6.0 use no loopback interface.
         [ "$series" = 6.0 ] || loopback=(--prtemca oob_tcp_if_include 127.0.0.0/8)
         openmpi_check "$series: host-stub check under prterun on two nodes" host_stub_inside 'tcp;ofi_rxm' --host one:2,two:2 \
             --prtemca plm_ssh_agent /opt/agent "${loopback[@]}"

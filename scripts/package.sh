@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# `./dev package`: Debian packages and a tarball, of what is built here, in target/packages.
+# `./dev package`: Debian packages and a tarball of the build here, in target/packages.
 #
 #   openmpi-ofi-rs_<version>_<arch>.deb       the components osc/ofi_rs and btl/ofi_rs, in Open MPI's own folder, and their header
 #   host-stub_<version>_<arch>.deb            program, libraries, headers, pkg-config files, manual pages, completions
@@ -9,7 +9,8 @@
 # instead, by the folder `usr/lib/<triplet>/openmpi` in a root of that release; its packages go to
 # target/packages/openmpi-<series>.
 #
-# The packages are made by dpkg-deb from trees that are laid out here; docs/packaging.md says why.
+# dpkg-deb makes the packages from trees that this script lays out; docs/packaging.md has the
+# reason.
 set -euo pipefail
 # Packaged files are readable, whatever this user's files are.
 umask 022
@@ -28,7 +29,7 @@ say() { printf '== %s\n' "$*"; }
 version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 machine=$(uname -m)
 
-# Sets `series` (4.1), and `system`, the folder that Open MPI loads components from.
+# Sets `series` (4.1), and `system`, the folder from which Open MPI loads components.
 find_openmpi() {
     local library
     if [ -z "$prefix" ]; then
@@ -38,7 +39,8 @@ find_openmpi() {
         return
     fi
     series=$(find "$prefix/include" -name opal_config.h -exec sed -n 's/^#define OPAL_M[AI][JN]OR_VERSION //p' {} + | paste -sd .)
-    # A library for debuggers lies beside where components go, in every package of Open MPI's libraries.
+    # Every package of Open MPI's libraries has a library for debuggers in the folder beside the
+    # components.
     library=$(find "$prefix/lib" -name libompi_dbg_msgq.so | head -1)
     [ -n "$series" ] && [ -n "$library" ] || die "$prefix does not hold Open MPI's headers and libraries"
     system=$(dirname "/usr/${library#*/usr/}")
@@ -46,7 +48,7 @@ find_openmpi() {
 }
 
 build() {
-    # The build gives the same bytes wherever the sources and the crates lie. Flags that the user sets stay. Folders may have
+    # The build gives the same bytes for sources and crates in any folder. Flags that the user sets stay. Folders may have
     # blanks in their names.
     local flags=()
     if [ -n "${CARGO_ENCODED_RUSTFLAGS:-}" ]; then
@@ -56,7 +58,7 @@ build() {
     fi
     flags+=("--remap-path-prefix=$(pwd)=/btl-ofi" "--remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo")
     CARGO_ENCODED_RUSTFLAGS=$(IFS=$'\x1f' && printf '%s' "${flags[*]}")
-    # The crate that calls the C compiler reads them as a shell does.
+    # The crate that calls the C compiler parses these flags like a shell.
     CC_SHELL_ESCAPED_FLAGS=1
     CFLAGS="${CFLAGS:-} '-ffile-prefix-map=$(pwd)=/btl-ofi'"
     export CARGO_ENCODED_RUSTFLAGS CC_SHELL_ESCAPED_FLAGS CFLAGS
@@ -65,7 +67,8 @@ build() {
         --bins --lib --example pages
 }
 
-# The libraries open libfabric themselves: a dependency would keep them from loading, and from saying what to do, without it.
+# The libraries open libfabric themselves: with a dependency they could not be loaded without libfabric, and could not print
+# the remedy.
 check_dependencies() {
     local file
     for file in "$@"; do
@@ -76,14 +79,14 @@ check_dependencies() {
 # put MODE FILE PLACE: copies a file into the tree.
 put() { install -D -m "$1" "$2" "$3"; }
 
-# put_object FILE PLACE: copies a program or library without its symbols for debuggers.
+# put_object FILE PLACE: copies a program or library without debug symbols.
 put_object() {
     put 755 "$1" "$2"
     strip --strip-unneeded "$2"
 }
 
-# lay_out_components FOLDER DOC INCLUDE [LOADED]: one file under the names of both components, a program that shows which carries
-# windows, and the header for programs, which looks for the component in LOADED too.
+# lay_out_components FOLDER DOC INCLUDE [LOADED]: one file under the names of both components, a program that shows the
+# component of its windows, and the header for programs, which looks for the component in LOADED, too.
 lay_out_components() {
     put_object "$release/libmca_btl_ofi.so" "$1/mca_btl_ofi_rs.so"
     if nm -D "$release/libmca_btl_ofi.so" | grep mca_osc_ofi_rs_component >/dev/null; then
@@ -149,7 +152,7 @@ oldest_libc() {
     readelf --dyn-syms --wide "$@" | grep -o '@GLIBC_[0-9.]*' | sed 's/@GLIBC_//' | sort -uV | tail -1
 }
 
-# The package of Open MPI's libraries; nothing if they are of none.
+# The package of Open MPI's libraries; empty if no package has them.
 library_package() {
     if [ -n "$prefix" ]; then
         # The Open MPI of another release, which dpkg here does not know. Debian names it and the folder of components by
@@ -157,7 +160,7 @@ library_package() {
         printf 'lib%s' "$(basename "$system")"
         return
     fi
-    # A package of ours may have the folder, too.
+    # A package of this project may have the folder, too.
     { dpkg-query -S "$system" 2>/dev/null || true; } | sed 's/: .*//; s/, /\n/g' | sed 's/:.*//' |
         grep -vx openmpi-ofi-rs | head -1 || true
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # `./dev reproducible`: builds the packages of the last commit twice, in clones with paths of different lengths and with
-# another home of the crates' sources, and compares their bytes. Exit code 1 when a file differs; it is named.
+# another home of the crates' sources, and compares their bytes. Exit code 1 if a file differs; a message names it.
 # Needs 3 GB below target, which `--clean` removes, and the time of two release builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -22,7 +22,7 @@ build() {
         die "the build failed ($1.log): $(tail -1 "$1.log")"
 }
 
-# unpack PACKAGE FOLDER: what is in a Debian package or a tarball.
+# unpack PACKAGE FOLDER: unpacks a Debian package or a tarball.
 unpack() {
     mkdir -p "$2"
     case $1 in
@@ -38,7 +38,7 @@ case "${1:-}" in
 esac
 [ -d "$crates/registry" ] || die "$crates holds no sources of crates: build once, then try again"
 mkdir -p "$out"
-# A home of its own for the second build: its path must not be in the files either.
+# A separate home for the second build, because its path must not be in the files either.
 rm -rf "$out/home"
 mkdir "$out/home"
 cp -r "$crates/registry" "$out/home/"

@@ -21,7 +21,7 @@ TEXT
 # meanwhile.
 soak_build() {
     local tests file
-    # Not in /tmp, from which some machines run nothing.
+    # Not in /tmp, because some machines run no programs from there.
     mkdir -p "$target"
     soak_files=$(mktemp -d "$(readlink -f "$target")/soak.XXXXXX")
     build_release
@@ -36,7 +36,7 @@ soak_build() {
     export INTEGRATION_FILES=$soak_files
 }
 
-# soak_test FILE TEST: one test of a file, with its output kept for the case that it fails.
+# soak_test FILE TEST: one test of a file; keeps its output in case it fails.
 soak_test() {
     "$soak_files/$1" --exact --nocapture "$2" >"$soak_log" 2>&1
 }
@@ -97,7 +97,7 @@ soak_command() {
     soak_log=$(mktemp) LAB_SUMMARY=$(mktemp)
     export LAB_SUMMARY
     trap 'rm -rf "$soak_log" "$LAB_SUMMARY" "${soak_files:-}"' EXIT
-    # Before the time begins.
+    # Built before the time begins.
     soak_build
     if [[ -n $one ]]; then
         export LAB_TRACE=${LAB_TRACE:-/dev/stderr}
@@ -118,7 +118,7 @@ soak_command() {
             short) count=40 ;;
             failure) count=1 ;;
             esac
-            # Ranks killed and stopped take longest, and are not this provider's.
+            # Rounds with killed and stopped ranks take longest, and do not depend on this provider.
             [[ $kind != failure || $((round % 4)) -eq 0 ]] || continue
             if ! soak_run "$kind" "$next" "$count"; then
                 tail -n 60 "$soak_log"

@@ -3,12 +3,11 @@
 #
 #   openmpi_struck [SEEDS [FIRST]]    each seed is every kind, killed and stopped, over one provider after the other
 #
-# A job must end by itself; then no process of it is left, and nothing in /dev/shm once the component was opened again
-# (a rank that was killed cannot remove its segment, and mpirun leaves the others no time to). mpirun would end a job
-# whose rank is killed without anybody's help, so kills come with --enable-recovery: it looks away, and it is the
-# component that has to notice and to end the job, and to say so. Both fates come with btl_ofi_peer_timeout: only this
-# check finds a dead rank to which nothing is outstanding, such as a rank for whose post the others wait (see
-# docs/open-mpi-btl.md).
+# A job must end by itself. Then no process of it is left, and /dev/shm is empty after the next start of the
+# component: a killed rank cannot remove its segment, and mpirun leaves the others no time for it. mpirun itself would
+# end a job whose rank is killed, so kills come with --enable-recovery: then the component has to detect the loss, end
+# the job, and print a message. Both fates come with btl_ofi_peer_timeout: only this check finds a dead rank to which
+# nothing is outstanding, such as a rank for whose post the others wait (see docs/open-mpi-btl.md).
 
 declare -A openmpi_struck_limit=([kill]=10 [stop]=20)
 
@@ -29,8 +28,7 @@ openmpi_struck_run() {
         --mca btl_ofi_peer_timeout 600 "$openmpi_dir/bin/struck" "$kind" "$fate" "$when" 2>&1) || status=$?
     printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) "$status"
     openmpi_struck_pids+=" $(sed -n 's/^rank [0-9] is //p' <<<"$out" | xargs)"
-    # 124 and 137: the time limit, because the job did not end. Under recovery mpirun itself answers
-    # 0.
+    # 124 and 137: the time limit, because the job did not end. Under recovery mpirun returns 0.
     [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && grep -q '^struck$' <<<"$out" &&
         grep -q 'ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
@@ -47,7 +45,7 @@ openmpi_struck() {
             for fate in kill stop; do
                 provider=${providers[$(((seed + runs) % 3))]}
                 when=$((RANDOM * 3))
-                # See docs/providers.md: shm's own locks outlive a process that is killed while it holds one.
+                # See docs/providers.md: a lock of shm stays taken if the process that holds it is killed.
                 if [ "$provider" = shm ] || [ $((RANDOM % 2)) -eq 0 ]; then when=+$((when % 40)); fi
                 runs=$((runs + 1))
                 if openmpi_struck_run "$provider" "$kind" "$fate" "$when" >"$log" 2>&1; then
@@ -60,7 +58,7 @@ openmpi_struck() {
             done
         done
     done
-    # The next to use the component sweeps.
+    # The next process that uses the component removes the files.
     openmpi_run shm 1 "$openmpi_dir/bin/hello_window" >/dev/null 2>&1 || true
     # Ranks of the last job may outlive mpirun by a moment.
     for _ in {1..50}; do

@@ -16,10 +16,10 @@ import sys
 import tempfile
 import time
 
-# The programs that take longest begin first, because one that begins last would run alone.
+# The longest programs begin first, because a long program that begins last would run alone.
 LONG = """core/over_lab core/devices core/hosts core/node tests/lab_check tests/openmp tests/c_examples tests/device_ways
     tests/open_close core/carriers tests/process_failure""".split()
-# Its tests wait for failing links and for timeouts of peers.
+# The tests of this program wait for failing links and for timeouts of peers.
 ARGUMENTS = {"core/hosts": ["--test-threads=8"]}
 
 running = {}
@@ -68,7 +68,7 @@ def main():
     signal.signal(signal.SIGTERM, interrupted)
     found = sorted(programs(sys.argv[1:]), key=lambda program: program[0] not in LONG)
     begun = time.monotonic()
-    # Most programs wait most of the time.
+    # More programs than processors, because most programs wait most of the time.
     with concurrent.futures.ThreadPoolExecutor(3 * os.cpu_count()) as pool:
         ended = list(pool.map(lambda program: run(*program), found))
     print("\n==== the slowest test programs, in seconds")

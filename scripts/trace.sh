@@ -1,9 +1,10 @@
 # shellcheck shell=bash
-# `./dev trace`: the trace of a halo exchange, and what a trace costs; read by dev, whose folder is the current one.
+# `./dev trace`: the trace of a halo exchange, and the cost of a trace; sourced by dev, whose folder is the current
+# one.
 
 trace_out=target/trace
 
-# Two ranks of the halo exchange whose windows go by rings, as if each had a node of its own.
+# The halo exchange with two ranks whose windows use rings, as if each rank had its own node.
 trace_halo() {
     rm -f "$trace_out"/halo.*
     "$target/release/host-stub" launch -n 2 --provider shm --mca host_ranks_per_node 1 \
@@ -20,7 +21,8 @@ trace_latency() {
     python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"][-1]["latency_us"]["least"])' "$trace_out/cost.json"
 }
 
-# The ratio of the shortest latencies of seven runs each, in turns: what else the machine does makes single runs longer.
+# The ratio of the shortest latencies of seven runs each, in turns, because other work of the machine makes single runs
+# longer.
 trace_cost() {
     local way turn on off
     for way in 'shm' 'tcp;ofi_rxm --mca btl_ofi_same_node off'; do

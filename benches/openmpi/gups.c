@@ -1,6 +1,6 @@
 /* Random updates of a table that all ranks share, by MPI_Accumulate and then by MPI_Fetch_and_op. Each rank makes its share of
  * the updates, at most LOOKAHEAD between two flushes, as HPC Challenge's RandomAccess allows. The operation is
- * MPI_SUM: Open MPI's own btl/ofi ends the job at MPI_BXOR, which HPC Challenge has.
+ * MPI_SUM: Open MPI's own btl/ofi ends the job at MPI_BXOR, the operation of HPC Challenge.
  *
  * The result is checked exactly: each rank repeats the updates of all ranks on its own part. Prints the time to
  * solution of each kind.
@@ -15,7 +15,7 @@ enum { LOOKAHEAD = 1024 };
 static int rank, size;
 static uint64_t words;
 
-/* The next of a stream of random numbers (splitmix64), whose state is a counter. */
+/* The next random number of a stream (splitmix64), whose state is a counter. */
 static uint64_t next(uint64_t *state)
 {
     uint64_t z = *state += 0x9e3779b97f4a7c15u;
@@ -29,7 +29,7 @@ static uint64_t stream_of(int owner)
     return ((uint64_t) owner + 1) << 40;
 }
 
-/* The updates of this rank; returns seconds. */
+/* Makes the updates of this rank; returns seconds. */
 static double update(int fetch, long updates, MPI_Win win)
 {
     static uint64_t operands[LOOKAHEAD], before[LOOKAHEAD];
@@ -100,7 +100,7 @@ int main(int argc, char **argv)
         MPI_Win win;
         uint64_t *table = make_window(kind, words * sizeof(*table), sizeof(*table), MPI_COMM_WORLD, &win), zero = 0, old;
         MPI_Win_lock_all(0, win);
-        /* Connections are made before the time is taken; adding zero changes nothing. */
+        /* Connections are made before the measurement; adding zero changes nothing. */
         for (int target = 0; target < size; ++target) {
             MPI_Fetch_and_op(&zero, &old, MPI_UINT64_T, target, 0, MPI_SUM, win);
             MPI_Win_flush(target, win);

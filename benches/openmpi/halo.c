@@ -2,7 +2,8 @@
  * by MPI_Put: between fences, then in epochs of post, start, complete and wait.
  *
  * Edges arrive in one of two sets of buffers in turn, so that one epoch for each iteration is enough: a set is written
- * again only after the epoch in between, which its owner enters when it has read the set. Columns are packed.
+ * again only after the epoch in between, and its owner enters this epoch after it has read the set. Columns are
+ * packed.
  *
  * The result is checked bit by bit: each rank computes the whole grid alone and compares its own part. Prints the time
  * to solution of each kind.
@@ -90,7 +91,7 @@ static double *edge(const struct part *part, int side, int border, int i)
     }
 }
 
-/* The place in a window where the edges of a side arrive, in numbers. */
+/* The place in a window where the edges of a side arrive, counted in doubles. */
 static size_t place(const struct part *part, int set, int side)
 {
     return (size_t) (set * SIDES + side) * (size_t) part->points;
@@ -136,7 +137,7 @@ static MPI_Group neighbours(const struct part *part, MPI_Comm comm)
     return group;
 }
 
-/* Iterations with their exchanges; gives seconds. */
+/* Iterations with their exchanges; returns seconds. */
 static double iterate(struct part *part, int fences, int iterations, double *arrived, double *packed, MPI_Comm comm, MPI_Win win)
 {
     MPI_Group group = neighbours(part, comm);
@@ -222,7 +223,7 @@ int main(int argc, char **argv)
         if (!packed) {
             stop("halo: no memory");
         }
-        /* Connections are made before the time is taken. */
+        /* Connections are made before the measurement. */
         fill(&part);
         iterate(&part, fences, 2, arrived, packed, grid, win);
         release(&part);

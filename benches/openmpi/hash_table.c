@@ -1,8 +1,8 @@
-/* A hash table over all ranks: each inserts its keys by MPI_Compare_and_swap and MPI_Put into whatever rank's part they belong
- * to, and then finds those of the next rank by MPI_Get.
+/* A hash table over all ranks: each rank inserts its keys by MPI_Compare_and_swap and MPI_Put into the part of the rank to
+ * which they belong, and then finds the keys of the next rank by MPI_Get.
  *
- * The result is checked: each key is found with its value, keys that nobody inserted are not, and the table holds as many
- * keys as were inserted. Prints the time to solution of inserting and of finding.
+ * The result is checked: each key is found with its value, other keys are not found, and the table holds the number of
+ * inserted keys. Prints the time to solution of inserting and of finding.
  *
  * Usage: hash_table create|allocate KEYS (of each rank) */
 #include "job.h"
@@ -39,7 +39,7 @@ static int home(int64_t key)
     return (int) (mix((uint64_t) key) % (uint64_t) size);
 }
 
-/* The slot to look at after `tries` others. */
+/* The slot of a key after `tries` others. */
 static MPI_Aint slot_of(int64_t key, int64_t tries)
 {
     return (MPI_Aint) ((mix((uint64_t) key) / (uint64_t) size + (uint64_t) tries) % (uint64_t) slots);
@@ -98,7 +98,7 @@ int main(int argc, char **argv)
     slots = 2 * keys;
     struct slot *table = make_window(argv[1], (size_t) slots * sizeof(*table), 1, MPI_COMM_WORLD, &win);
     MPI_Win_lock_all(0, win);
-    /* Connections are made before the time is taken. */
+    /* Connections are made before the measurement. */
     for (int target = 0; target < size; ++target) {
         MPI_Get(&value, 1, MPI_INT64_T, target, 0, 1, MPI_INT64_T, win);
         MPI_Win_flush(target, win);

@@ -1,4 +1,5 @@
-/* Shared by the MPI programs of this folder that are compared: clock, binding, lines of results, windows, and the end of a job. */
+/* Functions that the compared MPI programs of this folder share: clock, binding, lines of results, windows, and the end of a
+ * job. */
 #ifndef JOB_H
 #define JOB_H
 
@@ -20,7 +21,7 @@ static inline double now(void)
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
-/* Keeps the calling thread on one processor, whatever launcher started it, so that every side is bound alike. */
+/* Binds the calling thread to one processor, under any launcher, so that all sides are bound in the same way. */
 static inline void pin(int number)
 {
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
@@ -82,8 +83,8 @@ static inline void drop_window(const char *kind, void *base, MPI_Win *win)
     }
 }
 
-/* Rank 0 reports the time to solution, but only of a right result: a wrong one is no measurement, and the job fails.
- * Collective; gives the exit code. */
+/* Rank 0 reports the time to solution, but only for a right result. With a wrong result the job fails. Collective;
+ * returns the exit code. */
 static inline int conclude(const char *name, size_t size, double seconds, long wrong)
 {
     int rank;

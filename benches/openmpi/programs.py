@@ -35,7 +35,8 @@ BETWEEN = [["gups", "65536", "2000"], ["halo", "256", "500"], ["hash_table", "10
 
 def applications():
     within = [Job("node", 2, [name, windows, *rest], windows) for windows in ("create", "allocate") for name, *rest in WITHIN]
-    # Open MPI shares memory that it allocates within a node, whatever the path: that is no path between nodes.
+    # Within a node Open MPI shares memory that it allocates, on every path, so such a window measures no path
+    # between nodes.
     return within + [Job("tcp", 2, [name, "create", *rest]) for name, *rest in BETWEEN]
 
 

@@ -1,12 +1,14 @@
 /* One-sided operations and messages between two ranks: latency, rate, bandwidth, windows, flush, finalize.
  *
  * A latency is the median over batches of the mean time of one operation with its flush; a rate or bandwidth is the median over
- * batches of 64 operations and one flush. Each measurement is bound in time, so that a transport of 10 ms per operation ends too.
+ * batches of 64 operations and one flush. The time of each measurement is limited, so that a transport with 10 ms per operation
+ * ends, too.
  *
  * A message's latency is half of a round trip; its rate or bandwidth is measured over 64 messages and one
  * reply.
  *
- * With quick, fewer sizes: bandwidths of puts and gets from 1 KiB up to a largest size, each four times the one before.
+ * With quick, fewer sizes: bandwidths of puts and gets from 1 KiB up to a largest size, each four times the previous
+ * size.
  *
  * Usage: rma_bench [all | quick LARGEST] */
 #include "job.h"
@@ -62,7 +64,7 @@ static void accumulate(size_t size)
     MPI_Accumulate(buffer, count, MPI_INT64_T, 1, 0, count, MPI_INT64_T, MPI_SUM, win);
 }
 
-/* Seconds per operation, when `burst` operations share a flush. */
+/* Seconds per operation if `burst` operations share a flush. */
 static double measure(void (*operation)(size_t), size_t size, int burst)
 {
     static double batch[BATCHES];
@@ -120,14 +122,15 @@ static void operations(int quick)
     rate("fetch_op_rate", fetch_op, 8);
     rate("compare_swap_rate", compare_swap, 8);
     rate("accumulate_rate", accumulate, 8);
-    /* Up to the largest. A bandwidth is the rate of that size in bytes, from 1 MiB with fewer at a time. */
+    /* Sizes up to the largest. A bandwidth is the rate of a size in bytes; from 1 MiB fewer operations
+     * share a flush. */
     for (size_t size = 1; size <= LARGEST; size *= 4) {
         latency("put_latency_of", put, size);
         latency("get_latency_of", get, size);
         bandwidth("put_bandwidth", put, size);
         bandwidth("get_bandwidth", get, size);
     }
-    /* Fetch-op and compare-swap are of one element by definition; accumulate takes any number. */
+    /* Fetch-op and compare-swap take one element by definition; accumulate takes any number. */
     for (size_t size = 16; size <= LARGEST; size *= 8) {
         latency("accumulate_latency_of", accumulate, size);
         bandwidth("accumulate_bandwidth", accumulate, size);
@@ -164,7 +167,7 @@ static void windows(void)
     }
 }
 
-/* Waits for a word of this rank's memory that is not `last`; gives it. */
+/* Waits until a word of this rank's memory differs from `last`; returns the word. */
 static int64_t next_word(int64_t last)
 {
     volatile int64_t *word = (volatile int64_t *) memory;
@@ -182,8 +185,8 @@ static void put_word(int64_t word)
     MPI_Win_flush(1 - rank, win);
 }
 
-/* From a put to the look that sees it: half of a round trip, in which each rank puts once it saw the other's. Does not
- * depend on what a flush waits for. Collective. */
+/* Time from a put to the read that sees it: half of a round trip, in which each rank puts after it has seen the
+ * other's put. Does not depend on the operations for which a flush waits. Collective. */
 static void seen(void)
 {
     enum { ROUNDS = 20 };
@@ -212,8 +215,8 @@ static void seen(void)
     report("put_seen_latency", 8, 1, median(batch, n) * 1e6, "us");
 }
 
-/* `burst` messages to rank 1 and a reply: as many bytes for one message, none for more. Rank 1 repeats that until a message has
- * the tag 1. Collective. */
+/* `burst` messages to rank 1 and a reply: a reply of the same size to one message, an empty reply to several. Rank 1 repeats
+ * this until a message has the tag 1. Collective. */
 static void messages(const char *name, size_t size, int burst, const char *unit)
 {
     static double batch[BATCHES];

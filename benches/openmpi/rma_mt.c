@@ -3,7 +3,7 @@
  * behind each put.
  *
  * A rate is the operations of all threads over the time of all; the median of a few rounds. Each thread works on its own
- * bytes at the target, and the last put of each is looked at there.
+ * bytes at the target, and the last put of each thread is checked there.
  *
  * Usage: rma_mt THREADS,... (numbers of threads, with commas) */
 #include "job.h"
@@ -30,7 +30,7 @@ struct work {
     enum kind kind;
     int number; /* of the thread */
     MPI_Win win;
-    int64_t mine[8]; /* a cache line of its own: what is put, and what a get brings */
+    int64_t mine[8]; /* a separate cache line: the bytes of puts and gets */
     long done;
 } __attribute__((aligned(64)));
 
@@ -81,7 +81,7 @@ static double round_of(enum kind kind, int threads, int own, int64_t word)
     }
     double seconds = now() - begin;
     pthread_barrier_destroy(&together);
-    /* Each thread's put, read back through the window. */
+    /* Reads each thread's put back through the window. */
     for (int i = 0; i < threads && kind != GET; ++i) {
         int64_t word_there = 0;
         MPI_Get(&word_there, 1, MPI_INT64_T, 1, (MPI_Aint) i * APART, 1, MPI_INT64_T, windows[own ? i : 0]);

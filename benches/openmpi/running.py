@@ -24,13 +24,13 @@ def run(command, limit, environment=None):
         if process.returncode != 0:
             wrong = f"exit {process.returncode}: {' '.join(command)}\n{err.strip()[-800:]}"
     except subprocess.TimeoutExpired:
-        # A launcher takes its ranks with it when it is asked to end.
+        # A launcher ends its ranks if it gets a signal to end.
         process.terminate()
         try:
             out, _ = process.communicate(timeout=10)
         except subprocess.TimeoutExpired as late:
-            # The process's group is killed with it. Processes outside the group may hold the pipe, so
-            # nothing waits for its end.
+            # The process's group is killed with it. Processes outside the group may keep the pipe
+            # open, so this code does not wait for its end.
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             out = os.fsdecode(late.output or b"")
@@ -38,7 +38,7 @@ def run(command, limit, environment=None):
     found = {}
     for line in out.splitlines():
         parts = line.split()
-        # A launcher that ends its ranks has words of its own.
+        # A launcher that ends its ranks prints its own lines.
         if len(parts) == 5 and parts[4] in UNITS:
             found[(parts[0], int(parts[1]), int(parts[2]))] = (float(parts[3]), parts[4])
     if wrong:

@@ -9,19 +9,19 @@ from pathlib import Path
 
 from turns import WINDOWS
 
-# Of the hosts that scripts/hosts.sh makes.
+# The network of the hosts that scripts/hosts.sh makes.
 NETWORK = "10.88.0.0/24"
 
 # osc/rdma, with fragments of 512 KiB instead of its default of 4 KiB.
 RDMA = {"osc": "rdma", "osc_rdma_buffer_size": "4194304"}
 
-# Makes it take a component on one node, where Open MPI prefers its own shared memory.
+# Makes osc/rdma use a given component on one node, where Open MPI prefers its own shared memory.
 OVER_BTL = {**RDMA, "btl": "self,vader,ofi", "btl_vader_single_copy_mechanism": "none"}
 
 # Messages of the C component and of osc/pt2pt over TCP, on loopback.
 OVER_TCP = {"btl_tcp_if_include": "lo"}
 
-# osc/ucx where UCX has no network.
+# osc/ucx on a machine without a network for UCX.
 UCX = {"pml": "ucx", "osc": "ucx", **{name: "any" for name in (
     "pml_ucx_tls", "pml_ucx_devices", "opal_common_ucx_tls", "opal_common_ucx_devices")}}
 
@@ -39,16 +39,16 @@ def path(options):
 def node(options, windows):
     """Sides between ranks of one node, for windows that are made as `windows` says: (name, settings, exported variables)."""
     sides = [
-        # As a user starts it.
+        # The command of a user, without options.
         (WINDOWS, path(options), []),
-        # osc/rdma selects the component for its latency, and messages have all that vader offers.
+        # osc/rdma selects the component by its latency, and vader carries messages.
         ("ours, shm", {**path(options), **RDMA, "btl": "self,vader,ofi_rs", **provider("shm")}, []),
         ("C btl/ofi, shm", {**OVER_BTL, **provider("shm")}, []),
         ("osc/pt2pt, btl/vader", {"osc": "pt2pt", "btl": "self,vader"}, []),
         ("osc/ucx", UCX, []),
     ]
     if windows == "allocate":
-        # It has windows over memory that it allocated, and no others.
+        # osc/sm has only windows over memory that it allocated.
         sides.append(("osc/sm", {"osc": "sm", "btl": "self,vader"}, []))
     return sides
 
@@ -70,7 +70,8 @@ def tcp(options):
 def hosts(options):
     """The same between two hosts that `options.mpirun` names, which share NETWORK."""
     ours = {**path(options), **RDMA, "btl": "self,ofi_rs", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
-    # The only provider that it works with between hosts: net has no atomics, and it takes none of the others.
+    # sockets is the only provider with which it works between hosts: net has no atomics, and it refuses the
+    # others.
     theirs = {**RDMA, "btl": "self,tcp,ofi", **provider("sockets")}
     return [
         (WINDOWS, {**path(options), "btl_ofi_if_include": NETWORK}, []),

@@ -19,7 +19,7 @@ static int ascending(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Making and freeing a window, the median of some. */
+/* Makes and frees windows; reports the median times. */
 static void windows(const char *name, const char *kind)
 {
     double seconds[WINDOWS];

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import turns
 
-# Says which side's job it is, by its settings, and then does what the test wants of that side.
+# Finds the side of the job by its settings, and then does the steps of the test for this side.
 FAKE = """#!/bin/sh
 case "$*" in
     *mca_base_component_path*"osc rdma"*) side=rdma ;;

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import sides
 
-# Only with its settings osc/pt2pt measures more than the others.
+# Only with the settings of osc/pt2pt it measures more than the others.
 MPIRUN = """#!/bin/sh
 case "$*" in *"osc pt2pt"*) echo 'put_latency 8 1 1 us' ;; *) echo 'put_latency 8 1 4 us'; echo 'put_rate 8 1 2 Mop/s' ;; esac
 """

@@ -26,7 +26,7 @@ TARGETS = {
     ("send_bandwidth", None): 1.1,
 }
 
-# Largest bandwidth that is measured by path.
+# The largest size of bandwidths, by path.
 LARGEST = {"node": 64 << 20, "tcp": 4 << 20}
 
 

@@ -9,8 +9,8 @@ pub mod shared;
 pub mod statistics;
 pub mod target;
 
-/// The value of `btl_ofi_same_node` in the measurements of a provider: they are of the provider's own operations,
-/// except over shm, whose neighbours are what is measured.
+/// The value of `btl_ofi_same_node` for measurements of a provider. They measure the provider's own operations,
+/// except over shm: there they measure the paths within a node.
 pub fn same_node(provider: &str) -> &'static str {
     if provider == "shm" { "auto" } else { "off" }
 }

@@ -1,4 +1,4 @@
-//! The file that a part of the suite writes for the report: which run it belongs to, its targets, and its figures.
+//! The file that a part of the suite writes for the report: its run, its targets, and its figures.
 
 use std::path::Path;
 
@@ -20,7 +20,7 @@ pub struct Part {
     pub targets: Vec<Target>,
 }
 
-/// A part with its own figures beside.
+/// A part together with its own figures.
 #[derive(Serialize)]
 struct Written<'a, T: Serialize> {
     run: String,

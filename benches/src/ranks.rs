@@ -11,8 +11,8 @@ use host_stub::job::{Job, JobOptions};
 use host_stub::launcher::{Interrupts, LaunchOptions, launch};
 use plugin_api::ThreadLevel;
 
-/// Runs a program as `ranks` ranks over a provider: started by hand it launches itself with the same
-/// arguments, and each process launched so, or by `mpirun`, runs `rank` with its number.
+/// Runs a program as `ranks` ranks over a provider: started by hand, the program launches itself
+/// with the same arguments. Each launched process, also by `mpirun`, runs `rank` with its number.
 pub fn run(
     name: &str,
     provider: &str,
@@ -44,7 +44,7 @@ fn start(name: &str, provider: &str, ranks: u32) -> Result<u8, String> {
     Ok(outcome.code)
 }
 
-/// The exit code of a program, with its failure said.
+/// The exit code of a program; prints its failure.
 pub fn code(name: &str, result: Result<u8, String>) -> ExitCode {
     match result {
         Ok(code) => ExitCode::from(code),
@@ -55,7 +55,8 @@ pub fn code(name: &str, result: Result<u8, String>) -> ExitCode {
     }
 }
 
-/// Keeps a rank, or a thread, on one processor, so that two do not share one while another idles.
+/// Binds a rank, or a thread, to one processor, so that two do not share a processor while another
+/// is idle.
 pub fn pin(rank: u32) {
     // SAFETY: a zeroed set is empty; the calls only write and read it.
     unsafe {
@@ -85,8 +86,8 @@ pub fn job(provider: &str, plugin: Option<PathBuf>) -> Result<Arc<Job>, String> 
     Job::init(options).map_err(|e| e.to_string())
 }
 
-/// Lets libfabric find the provider of `tests/lab-provider`, built beside this program. To be called
-/// first of all, before libfabric looks for providers and before any thread starts.
+/// Lets libfabric find the provider of `tests/lab-provider`, built beside this program. Must be the
+/// first call, before libfabric looks for providers and before any thread starts.
 pub fn offer_lab() -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let built = program.with_file_name("liblab_fi.so");
@@ -103,7 +104,7 @@ pub fn offer_lab() -> Result<(), String> {
     Ok(())
 }
 
-/// Copies a file over another at once, so that a program that has it mapped keeps the old one.
+/// Replaces a file atomically, so that a program that has mapped the old file keeps it.
 fn replace(from: &Path, to: &Path) -> std::io::Result<()> {
     let mut name = OsString::from(to);
     name.push(format!(".{}", std::process::id()));

@@ -1,4 +1,4 @@
-//! Memory that neighbours map.
+//! Memory that local peers map.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -15,7 +15,7 @@ pub fn leak(size: usize) -> io::Result<(*mut u8, OwnedFd)> {
     if number < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor is new, and nobody else has it.
+    // SAFETY: the descriptor is new and has no other owner.
     let file = unsafe { OwnedFd::from_raw_fd(number) };
     // SAFETY: an open descriptor, and plain numbers.
     let sealed = unsafe {

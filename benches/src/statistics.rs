@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// The value below which the part `q` of the values lies; NaN of none. Sorts them.
+/// The quantile `q` of the values; NaN without values. Sorts the values.
 pub fn quantile(values: &mut [f64], q: f64) -> f64 {
     values.sort_by(f64::total_cmp);
     let last = values.len().saturating_sub(1);
@@ -12,29 +12,29 @@ pub fn quantile(values: &mut [f64], q: f64) -> f64 {
         .unwrap_or(f64::NAN)
 }
 
-/// The middle value; NaN of none.
+/// The median of the values; NaN without values.
 pub fn median(mut values: Vec<f64>) -> f64 {
     quantile(&mut values, 0.5)
 }
 
-/// The quarter and three-quarter marks.
+/// The quartiles at a quarter and at three quarters.
 pub fn spread(values: &mut [f64]) -> (f64, f64) {
     (quantile(values, 0.25), quantile(values, 0.75))
 }
 
-/// A median with the marks between which half of the values lie.
+/// A median with the quartiles around it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
     /// The middle value.
     pub median: f64,
-    /// The quarter mark.
+    /// The lower quartile.
     pub low: f64,
-    /// The three-quarter mark.
+    /// The upper quartile.
     pub high: f64,
 }
 
 impl Figure {
-    /// Of some values; all parts are NaN of none.
+    /// The figure of some values; all parts are NaN without values.
     pub fn of(mut values: Vec<f64>) -> Figure {
         let (low, high) = spread(&mut values);
         Figure {
@@ -44,7 +44,7 @@ impl Figure {
         }
     }
 
-    /// The marks, as a target's spread.
+    /// The quartiles, as a target's spread.
     pub fn spread(&self) -> (f64, f64) {
         (self.low, self.high)
     }

@@ -5,16 +5,16 @@ use serde::{Deserialize, Serialize};
 /// The side of the target on which a value has to lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Bound {
-    /// No more than the target.
+    /// The value must be at most the target.
     #[serde(rename = "at most")]
     Most,
-    /// No less than it.
+    /// The value must be at least the target.
     #[serde(rename = "at least")]
     Least,
 }
 
 impl Bound {
-    /// As the table says it.
+    /// The text in the table.
     pub fn text(self) -> &'static str {
         match self {
             Bound::Most => "at most",
@@ -34,9 +34,9 @@ pub struct Target {
     pub bound: Bound,
     /// The value to reach.
     pub target: f64,
-    /// Of the value and the target.
+    /// The unit of the value and the target.
     pub unit: String,
-    /// Whether it was reached.
+    /// Whether the target was reached.
     pub met: bool,
     /// The range of half of the measured values, or of all if they are few.
     pub spread: Option<(f64, f64)>,

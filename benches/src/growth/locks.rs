@@ -1,4 +1,4 @@
-//! Locks of all ranks of a window, to a thousand ranks: what they cost one origin. All ranks are this process, which the window
+//! Cost of locks of all ranks of a window for one origin, up to a thousand ranks. All ranks are this process, which the window
 //! knows by many numbers.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn text(error: Box<WinError>) -> String {
     error.to_string()
 }
 
-/// Many ranks, each of which is this process.
+/// Many ranks; each is this process.
 struct Pretended {
     own: Members,
     size: usize,

@@ -1,9 +1,9 @@
 //! Growth of the transport: peers to a million, outstanding operations to a million, regions to a hundred thousand,
 //! ranks of a window that are locked together to a thousand, threads to eight, ranks of a node to 256.
 //!
-//! Bytes are those that this program's allocator gave, with the bytes that the C library adds to each
-//! allocation: the transport is linked into it, while libfabric and its providers, the lab provider
-//! too, have memory of their own. The kernel counts the memory that the ranks of a node take. Times
+//! This program's allocator counts bytes, with the bytes that the C library adds to each allocation.
+//! The transport is linked into this program; libfabric and its providers, including the lab
+//! provider, have another allocator. The kernel counts the memory of the ranks of a node. Times
 //! are medians of rounds in which the small and the large case take turns.
 
 mod locks;
@@ -29,7 +29,7 @@ struct Arguments {
     /// Fewer sizes and shorter times; the largest sizes stay.
     #[arg(long)]
     short: bool,
-    /// Only these parts: peers, outstanding, regions, locks, threads, node.
+    /// Measures only these parts: peers, outstanding, regions, locks, threads, node.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Writes the results as JSON.

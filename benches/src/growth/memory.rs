@@ -1,4 +1,4 @@
-//! Bytes that this program's allocator has given out.
+//! Bytes allocated by this program's allocator.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ fn size(piece: *mut u8) -> usize {
     HEADER + unsafe { libc::malloc_usable_size(piece.cast()) }
 }
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call goes to the system's allocator with unchanged arguments.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller vouches for the layout.
@@ -57,7 +57,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes given out now.
+/// Bytes that are allocated now.
 pub(crate) fn given() -> usize {
     GIVEN.load(Ordering::Relaxed)
 }
@@ -67,7 +67,7 @@ pub(crate) fn resident() -> Result<usize, String> {
     let path = "/proc/self/statm";
     let text = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
     let pages = text.split(' ').nth(1).and_then(|n| n.parse::<usize>().ok());
-    // SAFETY: asks for a constant.
+    // SAFETY: the call returns a constant.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     Ok(pages.ok_or(path)? * page as usize)
 }

@@ -1,10 +1,10 @@
-//! Memory of a rank on a node of 256, each of which reaches all others: through rings, by messages, through the node's
-//! segments, and by memory of theirs that it maps.
+//! Memory of a rank on a node of 256 ranks. Each rank reaches all others: through rings, by messages, through the
+//! node's segments, and by mapped memory.
 //!
-//! The program launches itself as the ranks. Each reads its memory while all are there. A page that several processes map
-//! counts for each by its share (Pss). Memory of shared segments is allocated before anyone touches it, so it is read for
-//! the whole machine, and each rank has an equal part. The figure is an upper bound of what is ours: it has libfabric,
-//! the page tables and the buffers of this part too.
+//! The program launches itself as the ranks. Each rank reads its memory while all ranks run. A page that several
+//! processes map counts for each process by its share (Pss). Memory of shared segments is allocated before the first
+//! touch, so it is read for the whole machine and divided equally among the ranks. The figure is an upper bound for this
+//! project: it includes libfabric, the page tables and the buffers of this benchmark.
 
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -24,7 +24,7 @@ const RANKS: u32 = 256;
 const FEW: u32 = 64;
 /// Mebibytes that a rank may take.
 const MOST: f64 = 32.0;
-/// Seconds after which a rank is killed, and with it the job.
+/// Seconds after which a rank is killed, which ends the job.
 const PATIENCE: u32 = 300;
 
 /// Bytes of a window that belong to one origin: a word, a longer put, a counter, a vector of sums.
@@ -54,7 +54,7 @@ fn text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// The bytes that a file of the kernel gives in kB after a name.
+/// Reads a number after a name in a file of the kernel, in kB, as bytes.
 fn bytes(path: &str, name: &str) -> Result<u64, String> {
     let content = std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?;
     let rest = content.lines().find_map(|line| line.strip_prefix(name));
@@ -85,7 +85,7 @@ impl Figures {
     }
 }
 
-/// Puts to all other ranks of a window, updates their memory, and waits until all is done.
+/// Puts to all other ranks of a window, updates their memory, and waits for the completion.
 fn reach(window: &Window) -> Result<(), String> {
     let (own, size) = (window.rank(), window.size());
     let value = [own as u64 + 1; LONG / 8];
@@ -120,7 +120,7 @@ fn reach(window: &Window) -> Result<(), String> {
     window.unlock_all().map_err(text)
 }
 
-/// Checks that all other ranks were here.
+/// Checks that all other ranks have updated this rank's memory.
 fn check(window: &Window) -> Result<(), String> {
     let (own, size) = (window.rank(), window.size());
     for origin in (0..size).filter(|rank| *rank != own) {
@@ -164,7 +164,7 @@ fn exchange(world: &Comm) -> Result<(), String> {
 
 /// Runs as one rank of the node.
 pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
-    // SAFETY: the signal has no handler, so it ends this process, whatever that waits for.
+    // SAFETY: the signal has no handler, so it ends this process in any wait.
     unsafe { libc::alarm(PATIENCE) };
     let start = Instant::now();
     let before = private()?;
@@ -195,7 +195,7 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
     exchange(&Comm::world(&job).map_err(text)?)?;
     job.barrier().map_err(text)?;
     let figures = Figures::read(before, joined, start)?;
-    // Nobody leaves before all have read.
+    // No rank leaves before all have read their memory.
     let figures = serde_json::to_vec(&figures).map_err(text)?;
     let all = job.allgather(&figures).map_err(text)?;
     if job.rank() == 0 {
@@ -208,7 +208,7 @@ pub(crate) fn rank(provider: &str, output: &Path) -> Result<(), String> {
     job.finalize().map_err(text)
 }
 
-/// Launches the ranks; gives the figures of each.
+/// Launches the ranks; returns the figures of each.
 fn launched(provider: &str, ranks: u32, output: PathBuf) -> Result<Vec<Figures>, String> {
     let program = std::env::current_exe().map_err(text)?;
     let mut options = LaunchOptions::new(ranks, program);
@@ -227,7 +227,8 @@ fn launched(provider: &str, ranks: u32, output: PathBuf) -> Result<Vec<Figures>,
     serde_json::from_slice(&json).map_err(text)
 }
 
-/// The greatest and the mean memory of a rank, in mebibytes, after a job of `ranks`; tells what it consists of.
+/// Runs a job of `ranks` ranks; returns the greatest and the mean memory of a rank, in mebibytes, and reports
+/// its parts.
 fn job(report: &mut Report, provider: &str, ranks: u32) -> Result<f64, String> {
     let output = std::env::temp_dir().join(format!("growth-node-{}", std::process::id()));
     let before = shared()?;
@@ -251,7 +252,7 @@ fn job(report: &mut Report, provider: &str, ranks: u32) -> Result<f64, String> {
     Ok(greatest)
 }
 
-/// Measures jobs of two ranks, which show what libfabric takes whatever the number, and the node.
+/// Measures jobs of two ranks, which show the fixed memory of libfabric, and the node.
 pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
     for provider in ["tcp;ofi_rxm", "shm"] {
         job(report, provider, 2)?;

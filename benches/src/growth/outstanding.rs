@@ -1,4 +1,4 @@
-//! Outstanding operations, to a million, over the lab provider, which takes as many.
+//! Outstanding operations, up to a million, over the lab provider, which accepts this number.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ const MOST: usize = 1_000_000;
 /// Bytes of our own memory that an outstanding operation may take.
 const BYTES: f64 = 65.0;
 
-/// Measures operations with callback, which need a record each, and without.
+/// Measures operations with a callback, each of which needs a record, and operations without.
 pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
     let sizes: &[usize] = if short {
         &[1000, MOST]

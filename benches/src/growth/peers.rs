@@ -1,8 +1,8 @@
 //! Peers: a million addresses in the address vector; no process has most of them.
 //!
 //! Each address is this transport's own, with another node, so that it belongs to a remote peer, and with another
-//! place. Over the lab provider an address may keep the place, so that it can be reached. Addresses of this node
-//! are this process.
+//! place (port and address). Over the lab provider an address may keep the place, so that it can be reached.
+//! Addresses of this node mean this process.
 
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -17,12 +17,12 @@ use crate::memory::{given, resident};
 use crate::report::Report;
 use crate::setup::{Local, open};
 
-/// The most peers.
+/// The maximum number of peers.
 const MOST: usize = 1_000_000;
-/// Bytes of our own memory that a peer may take: 48, and what chunks add.
+/// Bytes of our own memory that a peer may take: 48, and the overhead of chunks.
 const BYTES: f64 = 48.5;
 /// Offsets in the data that a process publishes: the node, and the length of all fields before the provider's name
-/// (`core/src/peer/address.rs`). Behind the name stands the endpoint's address.
+/// (`core/src/peer/address.rs`). The endpoint's address follows the name.
 const NODE: std::ops::Range<usize> = 8..16;
 const NAME_LENGTH: [usize; 2] = [44, 45];
 const HEAD: usize = 52;
@@ -33,7 +33,8 @@ const CALLS: usize = 2000;
 struct Many {
     local: Local,
     peers: Vec<NonNull<Endpoint>>,
-    /// Bytes of ours, bytes that became resident, the provider's included, and seconds that adding took.
+    /// Bytes of our allocator; bytes that became resident, including the provider's; seconds that adding
+    /// took.
     bytes: usize,
     resident: usize,
     seconds: f64,
@@ -42,11 +43,11 @@ struct Many {
 /// The peers to add.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Which {
-    /// Of other nodes; the first, the middle one and the last are this process.
+    /// Peers on other nodes; the first, the middle one and the last are this process.
     Synthetic,
-    /// This process, by the name of another node.
+    /// This process, under the name of another node.
     Far,
-    /// This process, as it is.
+    /// This process, on its own node.
     Near,
 }
 
@@ -81,7 +82,7 @@ fn add(provider: &str, count: usize, which: Which) -> Result<Many, String> {
         peers.push(peer.map_err(|e| format!("peer {proc} over {provider}: {e}"))?);
     }
     let seconds = start.elapsed().as_secs_f64();
-    // The list of peers is the host's, and was not touched before.
+    // The list of peers belongs to the host, and was not touched before.
     let list = count * size_of::<NonNull<Endpoint>>();
     Ok(Many {
         bytes: given() - before,
@@ -164,7 +165,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
                 many.seconds / size as f64 * 1e6
             ));
             if size == MOST {
-                // Fewer peers find memory that others left.
+                // Fewer peers reuse memory that others left.
                 report.row(format!(
                     "{provider}: {size} peers: {:.0} bytes each resident, the provider's included",
                     many.resident as f64 / size as f64
@@ -198,7 +199,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
             many.local.close()?;
         }
     }
-    // As no node ever has; but it is the size at which tables are measured.
+    // No node has so many peers, but tables are measured at this size.
     let near = add("lab", MOST, Which::Near)?;
     report.target(
         format!("lab: bytes of ours per peer at {MOST} peers, all on this node"),
@@ -209,7 +210,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
         None,
     );
     near.local.close()?;
-    // Every peer reached, in no order: each operation finds its peer's memory cold.
+    // Every peer is reached, in random order: each operation finds its peer's memory cold.
     let few = add("lab", 2, Which::Far)?;
     let mut many = add("lab", MOST, Which::Far)?;
     let mut state = 1u64;

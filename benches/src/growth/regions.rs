@@ -38,7 +38,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
             let registered = start.elapsed().as_secs_f64() / size as f64;
             let bytes = (given() - before) as f64 / size as f64;
             let start = Instant::now();
-            // In another order than they came in.
+            // In another order than the registrations.
             while !regions.is_empty() {
                 let index = (regions.len() * 5 / 8).min(regions.len() - 1);
                 let region = regions.swap_remove(index);

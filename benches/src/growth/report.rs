@@ -12,13 +12,13 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Takes note of a line, and shows it.
+    /// Records a line, and prints it.
     pub(crate) fn row(&mut self, line: String) {
         println!("{line}");
         self.rows.push(line);
     }
 
-    /// Takes note of a value that is to be reached.
+    /// Records a value with its target.
     pub(crate) fn target(
         &mut self,
         name: String,
@@ -32,7 +32,7 @@ impl Report {
         self.targets.push(target);
     }
 
-    /// Shows the targets, and writes everything where that is asked for.
+    /// Prints the targets, and writes everything to the output file if there is one.
     pub(crate) fn finish(self, output: Option<&Path>) -> Result<(), String> {
         println!();
         for t in &self.targets {

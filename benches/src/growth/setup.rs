@@ -11,11 +11,11 @@ use plugin_api::{Access, Handle, Module, Status, ThreadLevel};
 
 /// Bytes that operations read and write.
 pub(crate) const WINDOW: usize = 4096;
-/// No operation may take longer than that.
+/// The longest time that an operation may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Gives the lab provider room for everything that is measured. To be called before the first
-/// transport is opened and before any thread starts.
+/// Gives the lab provider room for all measurements. Must be called before the first transport is
+/// opened and before any thread starts.
 pub(crate) fn shape() {
     for (name, value) in [
         ("LAB_TX_SIZE", "4000000"),
@@ -29,7 +29,7 @@ pub(crate) fn shape() {
     }
 }
 
-/// An open transport with a region of its own.
+/// An open transport with its own region.
 pub(crate) struct Local {
     pub(crate) transport: Transport,
     pub(crate) region: Region,
@@ -84,8 +84,7 @@ unsafe extern "C" fn ignore(
 }
 
 impl Local {
-    /// Puts 8 bytes to a peer, which is this process whatever it is called. The word is one of the
-    /// window's.
+    /// Puts 8 bytes to a peer; every peer is this process. The word lies in the window.
     #[inline]
     pub(crate) fn put(
         &self,
@@ -122,7 +121,7 @@ impl Local {
         }
     }
 
-    /// Waits for everything to a peer, or to all.
+    /// Waits for all operations to a peer, or to all peers.
     pub(crate) fn flush(&self, peer: Option<NonNull<Endpoint>>) -> Result<(), String> {
         // SAFETY: endpoints live until the transport closes.
         let peer = peer.map(|peer| unsafe { peer.as_ref() });
@@ -132,7 +131,7 @@ impl Local {
         }
     }
 
-    /// Closes everything.
+    /// Closes the transport and its objects.
     pub(crate) fn close(self) -> Result<(), String> {
         drop(self.region);
         self.transport.close().map_err(|e| e.to_string())

@@ -1,4 +1,4 @@
-//! Threads that put beside each other, on one context or on as many.
+//! Threads that put at the same time, on one context or on one each.
 
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
@@ -18,9 +18,10 @@ const BURST: usize = 32;
 struct Way {
     name: &'static str,
     provider: &'static str,
-    /// Whether the lab provider only copies. With its checks it takes most of the time, and its threads meet in the kernel.
+    /// Whether the lab provider only copies. With its checks, the provider takes most of the time, and threads contend in
+    /// the kernel.
     bare: bool,
-    /// Whether each thread has a peer of its own; otherwise they put to one.
+    /// Whether each thread has its own peer; otherwise all threads put to one peer.
     own_peers: bool,
 }
 
@@ -52,7 +53,7 @@ const WAYS: [Way; 4] = [
 ];
 
 impl Way {
-    /// The least that more threads than cores are to reach of the rate of as many as there are. Over the lab provider, which
+    /// The ratio that more threads than cores must reach, compared with one thread per core. Over the lab provider, which
     /// has no thread of its own, one context for each thread costs nothing.
     fn least(&self, contexts: usize, threads: usize) -> f64 {
         match self.provider {
@@ -69,7 +70,7 @@ const PERFECT: f64 = 0.99;
 fn rate(local: &Local, own_peers: bool, count: usize, time: Duration) -> Result<f64, String> {
     let address = local.transport.address();
     let peers = (0..count as u64).map(|thread| {
-        // The peer is this process, whatever its number.
+        // The peer with any number is this process.
         let number = if own_peers { thread } else { 0 };
         let peer = local.transport.connect(address, number);
         peer.map(|peer| peer.as_ptr().expose_provenance())
@@ -141,8 +142,8 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
                 of(3)
             ));
         }
-        // As many contexts as threads, against as many of both as there are cores; and more threads on some contexts,
-        // against as many as there are cores on the same.
+        // Compares one context per thread with one thread and context per core; and more threads on some contexts
+        // with one thread per core on the same contexts.
         let fit = COUNTS.iter().rposition(|&n| n <= cores).unwrap_or(0);
         for threads in fit + 1..COUNTS.len() {
             for contexts in 0..=threads {
@@ -176,7 +177,7 @@ pub(crate) fn measure(report: &mut Report, short: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Judges threads with a context and a core each by the rate of one.
+/// Compares threads with a context and a core each with the rate of one thread.
 fn perfection(
     report: &mut Report,
     name: &str,

@@ -1,4 +1,4 @@
-//! Counts beside those recorded, and beside what is to be reached.
+//! Comparison of counts with the recorded counts and with the limits.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,17 +9,18 @@ pub(super) type Counts = BTreeMap<String, BTreeMap<String, f64>>;
 
 /// The largest accepted ratio of a count to the recorded one.
 const TOLERANCE: f64 = 1.03;
-/// Most instructions from the table's entry to the provider's call and back, without callback: of a put or get, and of an
-/// atomic.
+/// Maximum instructions from the table's entry to the provider's call and back, without callback: of a put or get, and of
+/// an atomic.
 const TRANSFER_LIMIT: f64 = 80.0;
 const ATOMIC_LIMIT: f64 = 100.0;
-/// Most instructions of a put or get through a ring.
+/// Maximum instructions of a put or get through a ring.
 const RING_LIMIT: f64 = 150.0;
-/// Most instructions of a put that gathers in a message, its share of sending the message included.
+/// Maximum instructions of a put that is gathered in a message, including its share of sending the
+/// message.
 const GATHER_LIMIT: f64 = 150.0;
-/// Most instructions of an operation with callback, its completion included.
+/// Maximum instructions of an operation with callback, including its completion.
 const RECORDED_LIMIT: f64 = 190.0;
-/// Most instructions of a put on a window with its flush, those of the host included.
+/// Maximum instructions of a put on a window with its flush, including the host's.
 const WINDOW_LIMIT: f64 = 350.0;
 
 /// A count compared with the recorded one.
@@ -28,7 +29,7 @@ enum Verdict {
     Kept,
     Lower,
     Over,
-    /// Counted, but nothing to compare with was recorded.
+    /// Counted, but not recorded.
     NotRecorded,
     /// Recorded, but no longer counted.
     NotCounted,
@@ -62,7 +63,7 @@ impl Verdict {
     }
 }
 
-/// The most that a kind of operation is to take.
+/// The limit of a kind of operation.
 fn limit(provider: &str, kind: &str) -> Option<f64> {
     match (provider, kind) {
         ("net", "put") => Some(GATHER_LIMIT),
@@ -75,8 +76,8 @@ fn limit(provider: &str, kind: &str) -> Option<f64> {
     }
 }
 
-/// Prints the counts beside those recorded and the limits; whether each was recorded, is still counted, and is
-/// not over what it may be.
+/// Prints the counts with the recorded counts and the limits. Returns whether each kind is recorded, is still
+/// counted, and keeps its limits.
 pub(super) fn table(counts: &Counts, recorded: &Counts) -> bool {
     println!(
         "{:<10} {:<38} {:>8} {:>9}",

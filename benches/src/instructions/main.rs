@@ -1,13 +1,14 @@
-//! Instructions of one operation inside this project's code, counted by callgrind: those of the plugin
-//! for calls through its table, those of the host for calls on a window; libfabric, the provider and
-//! libc are left out.
+//! Instructions of one operation inside this project's code, counted by callgrind: instructions of the
+//! plugin for calls through its table, and of the host for calls on a window, without libfabric, the
+//! provider and libc.
 //!
-//! `instructions` compares with the recorded counts and fails when one is more than 3 % over;
-//! `instructions --record` records. Over the lab provider a process talks to itself, so that every
-//! operation takes the way through the provider, and each count is the same in every run; over shm two
-//! processes talk, where small transfers and atomics are handed to the target through its ring; over net
-//! two processes talk as between nodes, where they gather in messages. Waiting for the target is not
-//! counted there: its polls would be counted, and the other process decides how many there are.
+//! `instructions` compares with the recorded counts and fails if one is more than 3 % higher;
+//! `instructions --record` records. Over the lab provider a process communicates with itself, so every
+//! operation takes the path through the provider, and each count is the same in every run. Over shm two
+//! processes communicate, and small transfers and atomics go through the target's ring. Over net two
+//! processes communicate as between nodes, and operations are gathered in messages. Waiting for the
+//! target is not counted there: its polls would be counted, and the other process decides how many there
+//! are.
 
 mod judge;
 mod profile;
@@ -28,19 +29,19 @@ use judge::Counts;
 
 /// Providers, each with its number of ranks.
 const PROVIDERS: [(&str, u32); 3] = [("lab", 1), ("shm", 2), ("net", 2)];
-/// Says to rank 0 that it runs under valgrind.
+/// Tells rank 0 that it runs under valgrind.
 const COUNTED: &str = "INSTRUCTIONS_COUNTED";
 
 #[derive(Parser)]
 #[command(about = "Count the instructions of operations")]
 struct Arguments {
-    /// Writes the counts as those to compare with.
+    /// Records the counts for later comparisons.
     #[arg(long)]
     record: bool,
     /// The file of recorded counts.
     #[arg(long, default_value = "benches/instructions.json")]
     file: PathBuf,
-    /// Writes what was counted, and the targets, for the report.
+    /// Writes the counts and the targets for the report.
     #[arg(long)]
     output: Option<PathBuf>,
     /// Runs as a rank over this provider and counts into files beginning with --counts.
@@ -52,7 +53,7 @@ struct Arguments {
 
 #[derive(Serialize, Deserialize)]
 struct Recorded {
-    /// The compiler that made the code; another makes other code.
+    /// The compiler of the code; another compiler generates other code.
     rustc: String,
     counts: Counts,
 }
@@ -80,7 +81,8 @@ fn main() -> std::process::ExitCode {
     }
 }
 
-/// Becomes this program again, under callgrind. Returns only when that cannot be started.
+/// Replaces this process by the same program under callgrind. Returns only if callgrind cannot be
+/// started.
 fn under_callgrind(counts: &Path) -> String {
     let error = Command::new("valgrind")
         .args([

@@ -1,5 +1,5 @@
-//! Reads what callgrind writes: instructions by the object file that they lie in, without those of
-//! functions called from there.
+//! Reads callgrind's output: instructions by object file, without the instructions of called
+//! functions in other files.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(super) fn by_object(path: &Path) -> Result<HashMap<String, u64>, String> {
 
 /// The format is documented in valgrind's manual, "Callgrind Format Specification": `ob=` names the
 /// object of the cost lines that follow; `(n) name` defines an abbreviation and `(n)` uses it; the
-/// line after `calls=` holds the cost of what was called, which is counted where it is spent.
+/// line after `calls=` has the cost of the called function, which is counted in that function.
 fn parse(text: &str) -> HashMap<String, u64> {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let mut costs: HashMap<String, u64> = HashMap::new();

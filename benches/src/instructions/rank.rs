@@ -18,16 +18,16 @@ use plugin_api::{
 };
 
 /// Calls of each kind. Fewer than `btl_ofi_progress_threshold`, so that posting makes no progress,
-/// and than what a queue is read for at a time, so that one read finds them all.
+/// and fewer than one read of a queue returns, so that one read finds all of them.
 pub(super) const CALLS: u64 = 48;
 /// Bytes of each rank's memory; its last word ends a rank that only makes progress.
 const SIZE: usize = 4096;
 const STOP: usize = SIZE - 8;
 /// The longest time for which the target may be too slow before a kind is counted.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Polls of the target before it gives way to other processes.
+/// Polls of the target before it yields to other processes.
 const POLLS: usize = 1000;
-/// Words of the initiator's own, in a circle.
+/// Words of the initiator's memory, used in turns.
 const WORDS: usize = 64;
 
 /// The kinds over the transport, in the order in which they are counted.
@@ -68,7 +68,7 @@ extern "C" fn counted_phase(work: &mut Work<'_>) {
     for _ in 0..CALLS {
         (work.call)();
     }
-    // Not a tail of the function, which would leave it early.
+    // Keeps the call before from being a tail call, which would leave this function early.
     work.over += 1;
 }
 
@@ -95,7 +95,7 @@ struct Rank {
     transport: Transport,
     peer: EndpointRef,
     local: *mut u8,
-    /// The word of `local` that the next operation takes: two results may not go to one.
+    /// The word of `local` for the next operation: two results must not share a word.
     next: Cell<usize>,
     remote: u64,
     handle: Vec<u64>,
@@ -159,7 +159,7 @@ pub(super) fn run(provider: &str) -> Result<(), String> {
     } else {
         // SAFETY: the last word of this rank's own memory; a peer writes it.
         while unsafe { memory.add(STOP).cast::<u64>().read_volatile() } == 0 {
-            // Rarely gives way: on a busy machine, a rank that does so at each poll never answers in time.
+            // Yields rarely: on a busy machine, a rank that yields at each poll never answers in time.
             for _ in 0..POLLS {
                 rank.transport.progress();
             }
@@ -245,7 +245,8 @@ impl Rank {
                     null_mut(),
                 ),
                 5 => {
-                    // Of no type that the provider serves, so that it goes as a command everywhere.
+                    // The provider does not serve this type, so the operation is a command over
+                    // every provider.
                     let run = ApplyRun {
                         offset: 0,
                         length: 8,
@@ -287,7 +288,7 @@ impl Rank {
         }
     }
 
-    /// Posts once; what is turned away is remembered, because then nothing was measured.
+    /// Posts once. A refused post is remembered, because the measurement is void then.
     fn post(&self, kind: usize) {
         match self.call(kind) {
             Status::SUCCESS => {}
@@ -297,8 +298,8 @@ impl Rank {
         }
     }
 
-    /// Makes calls until one goes as the counted ones are to. After a target that was slow to answer, as it is on a busy
-    /// machine, transfers go by the kernel for a while instead of its ring.
+    /// Makes calls until one takes the path that is to be counted. After a slow answer of the target, which is common on
+    /// a busy machine, transfers use the kernel instead of the ring for a while.
     fn await_ring(&self, kind: usize) -> Result<(), String> {
         let by_kernel = || {
             let stats = self.transport.stats().map_err(|e| e.to_string())?;
@@ -319,7 +320,8 @@ impl Rank {
     }
 
     fn count(&self) -> Result<(), String> {
-        // The first of each kind meets peers and fills pools; it may be turned away for a while.
+        // The first operation of each kind connects peers and fills pools; it may be refused for a
+        // while.
         for kind in 0..KINDS {
             while self.call(kind).is_again() {
                 self.transport.progress();

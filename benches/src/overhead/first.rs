@@ -1,5 +1,5 @@
-//! The first put to a peer, which makes the connection, by raw calls and through the transport: microseconds until it
-//! is complete, a line each as `rma_bench` prints them.
+//! The first put to a peer, which makes the connection, by raw calls and through the transport: microseconds until
+//! completion, one line each in the format of `rma_bench`.
 
 use std::ffi::c_void;
 use std::time::{Duration, Instant};
@@ -32,7 +32,7 @@ pub(crate) struct Stranger {
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Rank 0 puts from `local`, rank 1 makes progress for both sides until told to stop.
+/// Rank 0 puts from `local`; rank 1 makes progress for both sides until the word at `STOP` changes.
 pub(crate) fn run(
     first: First,
     job: &Job,
@@ -44,7 +44,7 @@ pub(crate) fn run(
     let word = unsafe { local.add(STOP) }.cast::<u64>();
     if job.rank() > 0 {
         let begin = Instant::now();
-        // SAFETY: as above.
+        // SAFETY: `word` lies inside the buffer.
         while unsafe { word.read_volatile() } == 0 {
             job.transport().progress();
             raw.poll()?;
@@ -71,12 +71,12 @@ pub(crate) fn run(
         };
         println!("{name} 8 1 {:.3} us", begin.elapsed().as_secs_f64() * 1e6);
     }
-    // SAFETY: inside the buffer, which nobody reads now.
+    // SAFETY: inside the buffer, which no other code reads now.
     unsafe { word.write(1) };
     put(job, stranger, word.cast(), STOP as u64)
 }
 
-/// Puts 8 bytes through the transport, and waits until they are there.
+/// Puts 8 bytes through the transport, and waits for the completion.
 fn put(job: &Job, stranger: &Stranger, from: *mut u8, offset: u64) -> Result<(), String> {
     let transport = job.transport();
     let peer = job.endpoint(stranger.rank).map_err(|e| e.to_string())?;

@@ -24,7 +24,7 @@ use first::{First, Stranger};
 use raw::{Raw, Target};
 use sides::Sides;
 
-/// Largest transfer, and so the size of each buffer.
+/// The largest transfer, which is the size of each buffer.
 const LARGEST: usize = 4 << 20;
 /// The place behind the data where rank 1 looks for the word that ends it.
 const STOP: usize = LARGEST;
@@ -38,16 +38,17 @@ struct Arguments {
     /// Rounds, each measuring both sides once.
     #[arg(long, default_value_t = 21)]
     rounds: usize,
-    /// Fewer sizes: those that targets are set for.
+    /// Measures only sizes with targets.
     #[arg(long)]
     short: bool,
-    /// Rows whose names contain this, such as `put 65536 B bandwidth`; all by default.
+    /// Measures only rows whose names contain this text, such as `put 65536 B bandwidth`; all by
+    /// default.
     #[arg(long, default_value = "")]
     only: String,
-    /// Registers memory of a file, which neighbours map.
+    /// Registers memory of a file, which local peers map.
     #[arg(long)]
     shared: bool,
-    /// Only the first put, which makes the connection, of both sides, this one first.
+    /// Measures only the first put of both sides, which makes the connection, with this side first.
     #[arg(long, value_enum)]
     first: Option<First>,
     /// The plugin's file; the one beside this program by default.

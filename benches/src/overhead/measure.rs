@@ -23,7 +23,7 @@ const SIZES: &[usize] = &[
     1 << 20,
     LARGEST,
 ];
-/// Those that targets are set for.
+/// The sizes with targets.
 const SHORT: &[usize] = &[8, 64 << 10, 256 << 10, 1 << 20, LARGEST];
 
 /// One line of the table.
@@ -37,13 +37,13 @@ pub(crate) struct Row {
     raw: Figure,
     transport: Figure,
     window: Figure,
-    /// Of the rounds' own ratios, transport over raw.
+    /// The ratios of the rounds, transport over raw.
     ratio: Figure,
-    /// The same for the window.
+    /// The ratios of the rounds, window over raw.
     window_ratio: Figure,
 }
 
-/// Measures everything, the sides turn by turn.
+/// Measures all rows, the sides turn by turn.
 pub(crate) fn measure(arguments: &Arguments, sides: &mut Sides) -> Result<Vec<Row>, String> {
     let mut plan = Vec::new();
     let sizes = if arguments.short { SHORT } else { SIZES };
@@ -52,7 +52,7 @@ pub(crate) fn measure(arguments: &Arguments, sides: &mut Sides) -> Result<Vec<Ro
             plan.extend(sizes.iter().map(|&size| (kind, what, size)));
         }
     }
-    // One element each; only accumulate takes more.
+    // These take one element; only accumulate takes more.
     for kind in [Kind::FetchAdd, Kind::CompareSwap] {
         plan.push((kind, Measure::Latency, 8));
         plan.push((kind, Measure::Rate, 8));
@@ -76,7 +76,7 @@ fn compare(
     measure: Measure,
     size: usize,
 ) -> Result<Row, String> {
-    // About 5 ms a side and round, found with a warm-up.
+    // The number of operations for about 5 ms per side and round, found by a warm-up.
     let mut n = 4;
     loop {
         let seconds = sides.timed(Side::Raw, kind, measure, size, n)?;
@@ -124,7 +124,7 @@ fn compare(
     })
 }
 
-/// Prints the table, and writes it where that is asked for.
+/// Prints the table, and writes it to the output file if there is one.
 pub(crate) fn report(arguments: &Arguments, job: &Job, rows: &[Row]) -> Result<(), String> {
     let attributes = job.transport().attributes();
     println!(
@@ -194,8 +194,8 @@ fn over_raw_targets(provider: &str, rows: &[Row]) -> Vec<Target> {
         .collect()
 }
 
-/// The limits of operations on memory that neighbours map, in nanoseconds: plain instructions, beside 160 to 210 of UCX's posix
-/// transport for a put and a flush, and 26 for a fetch-add.
+/// The limits of operations on memory that local peers map, in nanoseconds. The operations are plain instructions; UCX's posix
+/// transport needs 160 to 210 for a put and a flush, and 26 for a fetch-add.
 fn mapped_targets(rows: &[Row]) -> Vec<Target> {
     let limits = [(Kind::Put, "and flush", 60.0), (Kind::FetchAdd, "", 80.0)];
     let each = limits.into_iter().map(|(kind, more, limit)| {

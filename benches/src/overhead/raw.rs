@@ -1,5 +1,5 @@
-//! The other side of the comparison: libfabric called directly, as tersely as it can be, with the
-//! same completion that the transport asks of the provider.
+//! The raw side of the comparison: direct calls of libfabric, as few as possible, with the
+//! completion that the transport requests of the provider.
 
 use std::ffi::{CStr, CString, c_void};
 use std::ptr;
@@ -12,7 +12,7 @@ pub(crate) struct Raw {
     av: *mut ffi::fid_av,
     ep: *mut ffi::fid_ep,
     cq: *mut ffi::fid_cq,
-    /// Puts are plain writes (shm's direct path) rather than confirmed by the target.
+    /// Whether puts are plain writes (shm's direct path), without a confirmation by the target.
     plain: bool,
     virtual_addresses: bool,
     /// Reads the queue, without the library's checks.
@@ -23,7 +23,7 @@ pub(crate) struct Raw {
 /// The result of a call.
 pub(crate) type Posted = Result<(), String>;
 
-/// A peer's region as the raw side names it.
+/// A peer's region for the raw side.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) peer: ffi::fi_addr_t,
@@ -159,7 +159,7 @@ impl Raw {
         ))
     }
 
-    /// Most 64-bit words of one atomic sum in the shape that the transport asks the provider for.
+    /// The maximum number of 64-bit words of one atomic sum, in the form that the transport uses.
     pub(crate) fn most_words(&self) -> Result<usize, String> {
         let flags = if self.plain { ffi::FI_FETCH_ATOMIC } else { 0 };
         let mut attr = ffi::fi_atomic_attr::default();
@@ -226,7 +226,7 @@ impl Raw {
             data: 0,
         };
         let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
-        // SAFETY: as above.
+        // SAFETY: a live endpoint whose tables libfabric keeps; the buffers are the caller's.
         self.post("fi_writemsg", |ep| unsafe {
             (*(*ep).rma)
                 .writemsg
@@ -311,8 +311,8 @@ impl Raw {
         })
     }
 
-    /// Posts one sum of 64-bit words without result. Over shm it is a fetch, whose completion is the
-    /// only one that means done there.
+    /// Posts one sum of 64-bit words without result. Over shm the sum is fetching, because only the
+    /// completion of a fetch means that the target has executed it.
     #[inline]
     pub(crate) fn add(
         &mut self,

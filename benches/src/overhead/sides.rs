@@ -1,4 +1,4 @@
-//! The three ways of one process to do the same operation.
+//! The three ways in which one process makes the same operation.
 
 use std::time::{Duration, Instant};
 
@@ -57,7 +57,7 @@ pub(crate) enum Side {
     Window,
 }
 
-/// All sides of one process, to the other.
+/// All sides of one process, connected to the other process.
 pub(crate) struct Sides {
     pub(crate) window: Window,
     pub(crate) transport: Transport,
@@ -69,7 +69,7 @@ pub(crate) struct Sides {
     pub(crate) local: *mut u8,
     /// Operands of atomics, as many as the buffer has words.
     pub(crate) operands: &'static [u64],
-    /// Most words of one atomic, of the raw side and of the transport.
+    /// Maximum words of one atomic, of the raw side and of the transport.
     pub(crate) words: (usize, usize),
 }
 
@@ -271,10 +271,10 @@ impl Sides {
 
     /// Ends rank 1.
     pub(crate) fn stop(&mut self) -> Result<(), String> {
-        // SAFETY: inside the buffer, which nobody reads now.
+        // SAFETY: inside the buffer, which no other code reads now.
         unsafe { self.local.add(STOP).cast::<u64>().write(1) };
         let (local, remote) = (self.local, self.remote);
-        // SAFETY: as above.
+        // SAFETY: the offset lies inside the buffer.
         self.local = unsafe { local.add(STOP) };
         self.remote = remote + STOP as u64;
         let put = self.operate(Kind::Put, 8);

@@ -12,7 +12,7 @@ pub(crate) struct Machine {
     kernel: String,
     /// The load of the last minute, when the report was made.
     load: String,
-    /// Of compiler and libraries, by name.
+    /// The versions of the compiler and of libraries, by name.
     versions: BTreeMap<String, String>,
 }
 
@@ -44,7 +44,7 @@ impl Machine {
         }
     }
 
-    /// All of it in a line.
+    /// The machine in one line.
     pub(crate) fn line(&self) -> String {
         let mut line = format!(
             "{}, {} cores, Linux {}, load {} at the end",

@@ -1,4 +1,4 @@
-//! Puts what the parts of the suite wrote into one report: `report.json` with the targets, and a Markdown table.
+//! Joins the files of the suite's parts to one report: `report.json` with the targets, and a Markdown table.
 //!
 //! `report FOLDER` reads the parts' files from a folder and writes beside them. The report names rows without a
 //! measurement as missing, and names parts that come from another run.

@@ -1,4 +1,4 @@
-//! Reads the files of the parts: which run each belongs to, and the targets that it judged.
+//! Reads the files of the parts: their runs, and the targets that they judged.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,17 +19,18 @@ const PARTS: [(&str, &str); 9] = [
     ("startup", "startup.json"),
 ];
 
-/// Everything that was found.
+/// The contents of all files that were found.
 #[derive(Default)]
 pub(crate) struct Measurements {
-    /// Those of all parts. A part that was not run has one of its name, which is not met.
+    /// The targets of all parts. A part that was not run has one target with its name, which is not
+    /// met.
     pub(crate) targets: Vec<Target>,
     /// The run of each file.
     pub(crate) runs: BTreeMap<String, String>,
 }
 
 impl Measurements {
-    /// Everything that lies in a folder.
+    /// Reads all files of a folder.
     pub(crate) fn read(folder: &Path) -> Result<Measurements, String> {
         let mut found = Measurements::default();
         for (part, name) in PARTS {

@@ -7,14 +7,15 @@ class BtlOfi(Package):
     """One-sided communication over libfabric: the host host-stub with its library and plugin, and a component for
     Open MPI that makes puts, gets and atomics of MPI windows."""
 
-    # The clone that holds this file.
+    # The clone that contains this file.
     git = "file://" + os.path.realpath(os.path.join(os.path.dirname(__file__), *[os.pardir] * 4))
 
     license("BSD-3-Clause")
 
     version("main", get_full_repo=True)
 
-    # Open MPI's devel headers are needed: it must be configured with --with-devel-headers. The build says so if not.
+    # Open MPI's devel headers are needed: it must be configured with --with-devel-headers. Otherwise the build
+    # reports it.
     variant("openmpi", default=False, description="Build the components osc/ofi_rs and btl/ofi_rs for Open MPI 4.1 or 5.0")
 
     depends_on("c", type="build")

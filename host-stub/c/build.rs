@@ -1,4 +1,4 @@
-//! Lets `libhost_stub.so` find the plugin beside it, wherever the program is that uses it.
+//! Lets `libhost_stub.so` find the plugin in its own folder, for programs in any folder.
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");

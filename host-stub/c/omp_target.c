@@ -7,7 +7,7 @@
  *   int omp_target_location(void *host_pointer, int *device, void **device_pointer);
  *   int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer);
  *
- * Both return 0, or -1 where the pointer has no storage as asked. Define OMP_TARGET_NO_MAPPED_PTR for a
+ * Both return 0, or -1 if the pointer has no such storage. Define OMP_TARGET_NO_MAPPED_PTR for a
  * runtime without omp_get_mapped_ptr (GCC before 13, LLVM before 16): then use_device_ptr gives the
  * address.
  */
@@ -17,7 +17,8 @@
 int omp_target_location(void *host_pointer, int *device, void **device_pointer);
 int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer);
 
-/* The device that has storage for the host pointer, and where; -1 and the pointer itself for none. */
+/* The device that has storage for the host pointer, and the address there; without one, -1 and the
+ * pointer itself. */
 int omp_target_location(void *host_pointer, int *device, void **device_pointer)
 {
     int count = omp_get_num_devices();

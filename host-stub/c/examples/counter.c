@@ -1,5 +1,5 @@
-/* Work that is taken, not given: a counter at rank 0 says which task is next, and each rank takes tasks by
- * fetch-and-add until none is left.
+/* Dynamic distribution of tasks: a counter at rank 0 is the number of the next task, and each rank takes
+ * tasks by fetch-and-add until none is left.
  *
  *   host-stub launch -n 4 --provider shm -- ./counter
  */
@@ -7,7 +7,7 @@
 
 #define TASKS 1000
 
-/* At rank 0: the next task, how many were done, and the sum of their results. */
+/* At rank 0: the next task, the number of finished tasks, and the sum of their results. */
 enum { NEXT, DONE, SUM, WORDS };
 
 static int64_t take(host_win_t *win) {

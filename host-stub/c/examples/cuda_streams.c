@@ -5,7 +5,7 @@
  *   cc ... -I/usr/local/cuda/include cuda_streams.c -lhost_stub -lcuda
  *   host-stub launch -n 2 -- ./cuda_streams
  *
- * Without copy functions of the program the transport copies CUDA memory by itself.
+ * The transport copies CUDA memory itself if the program sets no copy functions.
  */
 #include "example.h"
 
@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 
 #define ROWS 512
-#define COLUMNS 257 /* the first one has what the rank before puts */
+#define COLUMNS 257 /* the first column receives the puts of the previous rank */
 #define CELLS (ROWS * COLUMNS)
 #define COUNT (sizeof(double) * CELLS)
 
@@ -22,7 +22,7 @@ static CUcontext context;
 static CUstream stream;
 static atomic_int columns, events;
 
-/* Whether a call of the driver succeeded; says why not. */
+/* Whether a call of the driver succeeded; prints the error. */
 static int good(CUresult result, const char *call) {
     if (result != CUDA_SUCCESS)
         fprintf(stderr, "%s: %d\n", call, (int)result);
@@ -38,8 +38,8 @@ static ptrdiff_t leave(ptrdiff_t answer) {
     return GOOD(cuCtxPopCurrent(&before)) ? answer : -EIO;
 }
 
-/* Starts to copy the part of the runs that begins `offset` bytes into them, to flat bytes or from them. The driver sees by itself
- * which side is on the device. */
+/* Starts to copy runs, from `offset` on, to contiguous bytes or from them. The driver finds the side on the device by the
+ * addresses. */
 static ptrdiff_t start(const struct iovec *iov, size_t count, uint64_t offset, char *flat, size_t size, int to) {
     size_t done = 0;
     for (size_t i = 0; i < count && done < size; i++) {
@@ -63,7 +63,7 @@ static ptrdiff_t copy(const struct iovec *iov, size_t count, uint64_t offset, ch
     if (!enter())
         return -EIO;
     ptrdiff_t n = start(iov, count, offset, flat, size, to);
-    /* Also after a failure: no copy may use the memory once this returns. */
+    /* Also after a failure, because no copy may use the memory after this returns. */
     return leave(GOOD(cuStreamSynchronize(stream)) ? n : -EIO);
 }
 
@@ -128,7 +128,7 @@ static ptrdiff_t start_from(void *of_program, void *dest, size_t size, const str
         atomic_fetch_add(&events, 1);
         *event = over;
         leave(0);
-        return n; /* the copy is under way, whatever else failed */
+        return n; /* the copy is under way, even if the event failed */
     }
     GOOD(cuStreamSynchronize(stream));
     GOOD(cuEventDestroy(over));

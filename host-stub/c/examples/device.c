@@ -1,5 +1,5 @@
-/* Windows and buffers on a device: each rank puts from device memory to the next rank's, says where the
- * buffer is in each of the ways that a call takes, and adds to a counter there.
+/* Windows and buffers on a device: each rank puts from its device memory to the next rank's, with each
+ * name of the buffer's place that a call accepts, and adds to a counter there.
  *
  *   host-stub launch -n 2 --mca host_pretended_devices 1 -- ./device
  */
@@ -12,7 +12,7 @@ int main(void) {
     int rank = host_rank(), size = host_size(), device = -2;
     EXPECT(host_device_count() >= 1 && host_device_level() >= 2);
 
-    /* A window on device 0, and one on the host, which need not be the same on all ranks. */
+    /* A window on device 0, and one on the host; the device may differ between ranks. */
     host_comm_t *world = NULL;
     host_info_t *info = NULL;
     host_win_t *win = NULL;
@@ -43,7 +43,7 @@ int main(void) {
     EXPECT(found == memory && host_target_pointer(&device, 0, &found) < 0);
     MUST(host_encode_location(variable, 0, &encoded));
 
-    /* The same put, with the device's pointer, the variable that is mapped, and the encoded location. */
+    /* The same put, with the device's pointer, the mapped variable, and the encoded location. */
     const void *origins[] = {memory, variable, encoded};
     int next = (rank + 1) % size, before = (rank + size - 1) % size;
     uint64_t one = 1, got[WORDS];

@@ -1,4 +1,4 @@
-/* A collective of the program's own for buffers on a device: a layer whose allreduce takes them as they are. It brings
+/* A collective of the program's own for buffers on a device: a layer whose allreduce takes device buffers. It brings
  * one fragment at a time to the host, where the allreduce below combines it, and back to the device. So it needs two
  * fragments of host memory, however long the buffers are. Without the layer, the host copies them as a whole.
  *
@@ -13,7 +13,7 @@
 
 static int device_calls, host_calls, fragments;
 
-/* A buffer where it is: its device, or -1 for the host. */
+/* The place of a buffer: its device, or -1 for the host. */
 struct place {
     int device;
     char *address;
@@ -131,7 +131,7 @@ int main(void) {
     MUST(host_device_read(most, recv, sizeof most));
     EXPECT(most[0] == (uint32_t)size - 1 && most[1] == 0 && host_calls == 2 && device_calls == 3);
 
-    /* A layer that does not say so gets host memory, as does the nonblocking form, which this layer leaves as it was. */
+    /* A layer without this flag gets host memory. So does the nonblocking form, which this layer does not replace. */
     MUST(host_allreduce(send, recv, COUNT, HOST_UINT64, HOST_SUM, plain));
     EXPECT(device_calls == 3 && host_calls == 3);
     host_coll_request_t *request = NULL;

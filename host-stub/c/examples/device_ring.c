@@ -1,5 +1,6 @@
 /* Operations that a device starts: a thread in the place of a kernel writes, reads and updates a neighbour's window
- * through a ring, by the functions that kernels call. The host does it whenever it makes progress. */
+ * through a ring, by the functions that kernels call. The host executes the commands whenever it
+ * makes progress. */
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -35,7 +36,7 @@ static void *kernel(void *argument) {
     EXPECT(before == 0);
     ENDS(host_xpu_compare_atomic(&k->ep, &nine, &five, &before, k->next, WORDS, k->win, HOST_UINT64, &context), 1);
     EXPECT(before == 5);
-    /* Nobody reads the completion of this one; the flush waits for it. */
+    /* No thread reads the completion of this operation; the flush waits for it. */
     EXPECT(host_xpu_atomic(&k->ep, ones, WORDS, k->next, 0, k->win, HOST_UINT64, HOST_SUM, NULL) == 0);
     ENDS(host_xpu_flush(&k->ep, k->next, k->win, &context), 1);
     ENDS(host_xpu_read(&k->ep, found, sizeof found, k->next, 0, k->win, &context), 1);
@@ -54,7 +55,7 @@ static void *kernel(void *argument) {
     host_xpu_ep_t other = {.prov_id = 1};
     EXPECT(host_xpu_write(&other, ones, 8, k->next, 0, k->win, &context) == -ENOSYS);
 
-    /* As many operations as slots: the next has to wait until a completion was read. */
+    /* One operation per slot: the next has to wait until a completion was read. */
     for (int i = 0; i < SLOTS; i++)
         EXPECT(host_xpu_write(&k->ep, &nine, 8, k->next, WORDS, k->win, &open[i]) == 0);
     EXPECT(host_xpu_write(&k->ep, &nine, 8, k->next, WORDS, k->win, &context) == -EAGAIN);

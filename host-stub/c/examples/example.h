@@ -1,4 +1,4 @@
-/* Shared by the examples. */
+/* Macros for the examples. */
 #ifndef EXAMPLE_H
 #define EXAMPLE_H
 
@@ -8,7 +8,7 @@
 
 #include "host_stub.h"
 
-/* Ends the process where a call fails that must not. */
+/* Ends the process if a call fails that must succeed. */
 #define MUST(call)                                                                                     \
     do {                                                                                               \
         int code_ = (call);                                                                            \
@@ -18,7 +18,7 @@
         }                                                                                              \
     } while (0)
 
-/* Ends the process where something is not as it must be. */
+/* Ends the process if a condition is false. */
 #define EXPECT(what)                                                                        \
     do {                                                                                    \
         if (!(what)) {                                                                      \

@@ -1,5 +1,5 @@
-/* A hash table over all ranks: each inserts its keys by compare-and-swap into whatever rank's part they belong to, and
- * then finds the keys of all.
+/* A hash table over all ranks: each rank inserts its keys by compare-and-swap into the part of the rank to which they
+ * belong, and then finds the keys of all ranks.
  *
  *   host-stub launch -n 4 --provider shm -- ./hash_table
  */
@@ -8,15 +8,15 @@
 #define SLOTS 256 /* of a rank, each a key; zero is free */
 #define KEYS 100  /* of a rank */
 
-/* The rank of a key, and the slot where the search for it begins. (The multiplier is that of Knuth's
- * multiplicative hashing.) */
+/* The rank of a key, and the slot where the search for it begins. (Multiplicative hashing, with
+ * Knuth's multiplier.) */
 static int place(int64_t key, int ranks, uint64_t *slot) {
     uint64_t hash = ((uint64_t)key * UINT64_C(0x9E3779B97F4A7C15) >> 32) % ((uint64_t)ranks * SLOTS);
     *slot = hash % SLOTS;
     return (int)(hash / SLOTS);
 }
 
-/* Inserts a key at the first slot from its place on that is free; 0 if the rank's part has none. */
+/* Inserts a key in the first free slot from its place on; 0 if the rank's part has none. */
 static int insert(int64_t key, int ranks, host_win_t *win) {
     uint64_t first = 0;
     int rank = place(key, ranks, &first);
@@ -50,7 +50,7 @@ int main(void) {
     MUST(host_win_allocate(SLOTS * sizeof(int64_t), sizeof(int64_t), &win));
     MUST(host_barrier());
 
-    /* Neighbours insert the same keys in part. */
+    /* Neighbours insert some of the same keys. */
     MUST(host_win_lock_all(win));
     for (int64_t key = 1 + rank * KEYS / 2; key <= rank * KEYS / 2 + KEYS; key++)
         EXPECT(insert(key, size, win));

@@ -22,8 +22,8 @@
 extern "C" {
 #endif
 
-/* The event's end, as host_request_detach calls it. A failed operation ends the task too: a task that
- * waits for ever helps nobody. crt_omp_failures counts them. */
+/* Fulfils the event, called by host_request_detach. A failed operation ends the task, too, because
+ * the task must not wait for ever. crt_omp_failures returns the number of failures. */
 static int crt_omp_failed;
 
 static void crt_omp_fulfill(void *event, int status) {
@@ -33,15 +33,15 @@ static void crt_omp_fulfill(void *event, int status) {
     omp_fulfill_event((omp_event_handle_t)(uintptr_t)event);
 }
 
-/* Operations of detached tasks of this file that failed so far. */
+/* The number of failed operations of detached tasks of this file. */
 static inline int crt_omp_failures(void) {
     return __atomic_load_n(&crt_omp_failed, __ATOMIC_RELAXED);
 }
 
 /* Lets the calling task, which has the clause detach(event), end when the request is complete; sets the
- * handle to NULL. On an error the event is fulfilled all the same, and the request is still the
- * caller's. Needs the progress thread of a program that asks for task mode (OMP_EXTERNAL=task), whatever
- * level is provided, or another way to progress: see host_request_detach. */
+ * handle to NULL. On an error the event is fulfilled, too, and the caller keeps the request. Needs the
+ * progress thread, which a program has if it requests task mode (OMP_EXTERNAL=task), at any provided
+ * level, or other progress: see host_request_detach. */
 static inline int crt_omp_detach(host_request_t **request, omp_event_handle_t event) {
     int code = host_request_detach(request, crt_omp_fulfill, (void *)(uintptr_t)event);
     if (code != HOST_SUCCESS) {
@@ -61,7 +61,8 @@ static void crt_omp_yield(void) {
 }
 
 /* Whether this runtime runs another task at a taskyield: 1 yes, 0 no. Takes two threads for a moment.
- * With one only the answer is no: a team of one runs each task at once, inside the one that made it. */
+ * With one thread the answer is no: a team of one runs each task at once, inside the task that made it.
+ * */
 static inline int crt_omp_yields(void) {
     int ran = 0, yields = 0, over = 0;
     if (omp_get_max_threads() < 2) {
@@ -79,7 +80,7 @@ static inline int crt_omp_yields(void) {
                 }
                 __atomic_store_n(&over, 1, __ATOMIC_SEQ_CST);
             } else {
-                /* Kept from running the task itself. */
+                /* Keeps this thread from running the task. */
                 while (!__atomic_load_n(&over, __ATOMIC_SEQ_CST)) {
                 }
             }
@@ -88,21 +89,21 @@ static inline int crt_omp_yields(void) {
     return yields;
 }
 
-/* Lets tasks that block in calls of the host run others meanwhile, by taskyield, in task mode. Tries
- * the runtime first: HOST_ERR_HOOKS if it takes taskyield for a no-op, as GCC's libgomp does, or uses one
- * thread only. Comes before host_init: without it, or after HOST_ERR_HOOKS, a program that asks for
- * task mode is given thread mode (HOST_THREAD_MULTIPLE), in which a wait in a task blocks its thread.
+/* In task mode, lets tasks that block in calls of the host run other tasks meanwhile, by taskyield. Tests
+ * the runtime first: HOST_ERR_HOOKS if its taskyield does nothing, as in GCC's libgomp, or if it uses one
+ * thread only. Call it before host_init: without it, or after HOST_ERR_HOOKS, a program that requests
+ * task mode gets thread mode (HOST_THREAD_MULTIPLE), in which a wait in a task blocks its thread.
  * Detached tasks (crt_omp_detach) work in both.
  *
- * Give the tasks that wait the clause untied: while a tied one yields, OpenMP lets its thread run none but
- * its own children.
+ * Give waiting tasks the clause untied: while a tied task yields, OpenMP lets its thread run only the
+ * task's own children.
  *
- * A task that yields stays on its thread's stack below those that run meanwhile, and goes on after
- * them. So what a task waits for must not depend on what an earlier task of its thread does after its
- * own wait; detached tasks have no such limit. A flush is such a wait: it comes after a flush of the same
- * target that is under way, so tasks that yield wait for their requests and leave flushes to one task.
- * The creation of a communicator is another, and so is the first collective on one that spans nodes: one
- * task at a time makes these. */
+ * A task that yields stays on its thread's stack below the tasks that run meanwhile, and continues after
+ * them. So the end of a task's wait must not depend on steps that an earlier task of its thread makes
+ * after its own wait; detached tasks have no such limit. A flush is such a wait, because it follows a
+ * flush of the same target that is under way. So tasks that yield wait for their requests, and one task
+ * alone flushes. The creation of a communicator is such a wait, too, and so is the first collective on a
+ * communicator that spans nodes: only one task at a time may make them. */
 static inline int crt_omp_yield_in_waits(void) {
     crt_hooks_t hooks = {CRT_HOOKS_MAGIC, sizeof(crt_hooks_t), CRT_CAN_YIELD, 0,
                          crt_omp_running, NULL,                NULL,          crt_omp_yield};

@@ -97,13 +97,13 @@
 // The target's value; fetching accumulates only.
 #define HOST_NO_OP 11
 
-// Done.
+// The call succeeded.
 #define HOST_SUCCESS 0
 
-// An argument is wrong; nothing was done.
+// An argument is wrong; the call had no effect.
 #define HOST_ERR_ARG -1
 
-// The job, window, request or condition is not in a state for the call; nothing was done.
+// The job, window, request or condition is not in a state for the call, which had no effect.
 #define HOST_ERR_STATE -2
 
 // The process could not join the job, or the job failed.
@@ -118,7 +118,7 @@
 // The transport failed to execute an operation that was sent.
 #define HOST_ERR_TRANSPORT -6
 
-// A tasking runtime's hooks do not do what they claim.
+// The hooks of a tasking runtime do not do what they claim.
 #define HOST_ERR_HOOKS -7
 
 // Two consecutive waits, or signals, of a condition; the condition is unchanged.
@@ -263,16 +263,16 @@
 // Counters that each process of a window has for puts with notification.
 #define HOST_WIN_COUNTERS 8
 
-// Made of the caller's memory.
+// A window of the caller's memory.
 #define HOST_WIN_CREATE 0
 
-// Of memory that the window owns.
+// A window of memory that it owns.
 #define HOST_WIN_ALLOCATE 1
 
-// Of memory that the window owns and every rank may address.
+// A window of memory that it owns and every rank may address.
 #define HOST_WIN_ALLOCATE_SHARED 2
 
-// Of memory attached and detached.
+// A window of memory that ranks attach and detach.
 #define HOST_WIN_DYNAMIC 3
 
 // A put that adds one to a counter of the target. A window's table has no entry for it: the host calls the
@@ -288,7 +288,7 @@
 // A lock that one rank holds alone.
 #define HOST_LOCK_EXCLUSIVE 1
 
-// No conflicting lock is held, or the matching post or start is known to have been called.
+// No rank holds a conflicting lock, or the matching post or start was called before.
 #define HOST_MODE_NOCHECK 1
 
 // This process has not stored to the window's memory since the last synchronisation.
@@ -297,10 +297,10 @@
 // Other processes do not update this process's memory until the next synchronisation.
 #define HOST_MODE_NOPUT 4
 
-// This fence ends no communication; on every rank alike.
+// This fence ends no communication; the same on every rank.
 #define HOST_MODE_NOPRECEDE 8
 
-// This fence begins no communication; on every rank alike.
+// This fence begins no communication; the same on every rank.
 #define HOST_MODE_NOSUCCEED 16
 
 // Place of put in a window's table.
@@ -419,7 +419,7 @@ typedef struct host_coll_layer_t host_coll_layer_t;
 // dereferenced.
 typedef struct host_coll_request_t host_coll_request_t;
 
-// A communicator: ranks of the job with a context of their own. The handle is never dereferenced.
+// A communicator: ranks of the job with a separate context. The handle is never dereferenced.
 typedef struct host_comm_t host_comm_t;
 
 // A ring of commands of one device, which all progress of the host serves: waiting calls, host_progress, and the
@@ -482,8 +482,8 @@ typedef struct host_coll_args_t {
     struct host_blocks_t taken;
 } host_coll_args_t;
 
-// A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is that of
-// the table.
+// A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is the
+// table's.
 typedef int (*host_coll_fn)(void *data,
                             const struct host_coll_layer_t *layer,
                             struct host_comm_t *comm,
@@ -636,9 +636,9 @@ typedef ptrdiff_t (*host_copy_to_async_fn)(void *stream,
                                            size_t size,
                                            void **event);
 
-// The state of such a copy, without waiting: 0 while it is under way, 1 when it is complete, a negative
-// libfabric errno when it failed. With the last two answers the event is over, and the host does not ask
-// again. Several threads of the process may call it at the same time; it must not call the host.
+// The state of an asynchronous copy, without waiting: 0 while it is under way, 1 if it is complete, a
+// negative libfabric errno if it failed. With the last two answers the event is over, and the host does
+// not ask again. Several threads of the process may call it at the same time; it must not call the host.
 typedef int32_t (*host_event_query_fn)(void *event);
 
 // A program's copy functions for device memory. The structure grows at its end only, and `size`
@@ -663,9 +663,9 @@ typedef struct host_overrides_t {
     host_copy_from_async_fn copy_from_hmem_async;
     // The same, host to device.
     host_copy_to_async_fn copy_to_hmem_async;
-    // Asks for the state of such copies.
+    // Returns the state of asynchronous copies.
     host_event_query_fn query_event;
-    // Passed to the functions for such copies as it is.
+    // Passed unchanged to the functions for asynchronous copies.
     void *stream;
 } host_overrides_t;
 
@@ -734,7 +734,8 @@ typedef struct host_rma_call_t {
     const void *compare;
     // Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
     size_t count;
-    // Their type; with HOST_ON_DEVICE if `origin` is memory of a device, which only the transport may touch.
+    // The element type; with HOST_ON_DEVICE if `origin` is memory of a device, which only the transport may
+    // access.
     int datatype;
     // The operation of accumulates.
     int op;
@@ -755,14 +756,14 @@ typedef struct host_rma_call_t {
     struct host_info_t *info;
 } host_rma_call_t;
 
-// An entry: HOST_SUCCESS, or a negative code. `data` is that of the table.
+// An entry: HOST_SUCCESS, or a negative code. `data` is the table's.
 typedef int (*host_rma_fn)(void *data,
                            const struct host_rma_layer_t *layer,
                            struct host_rma_call_t *call);
 
 // The functions of one window. When a hook gets the table, each entry that the host knows is
-// host_rma_previous, which stands for the present function. Calls skip an entry that a hook leaves so; a hook
-// that sets such an entry to NULL is refused. No entry ever moves: new functions are added at the end.
+// host_rma_previous, which stands for the present function. Calls skip an entry that a hook leaves unchanged;
+// a hook that sets such an entry to NULL is refused. No entry ever moves: new functions are added at the end.
 // Entries that a host does not know are NULL, and a hook that sets such an entry is refused. A hook must not
 // write beyond `size`.
 typedef struct host_rma_table_t {
@@ -799,7 +800,7 @@ typedef struct host_block_t {
     size_t length;
 } host_block_t;
 
-// A run of elements with an address of its own.
+// A run of elements with its own address.
 typedef struct host_run_t {
     // The run's first element, on the host or on a device, given like any buffer.
     void *address;
@@ -810,7 +811,7 @@ typedef struct host_run_t {
 // The layout of the elements of one side of a transfer, relative to the start of its buffer. Strided: `blocks` is
 // NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
 // not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. Absolute: `runs` points to
-// `count` runs, each with an address of its own, and everything else is zero; the buffer of the call is NULL. Only origins
+// `count` runs, each with its own address, and all other fields are zero; the buffer of the call is NULL. Only origins
 // have absolute layouts. A call copies the layout before it returns. The structure grows at its end only.
 typedef struct host_layout_t {
     // HOST_LAYOUT_MAGIC.
@@ -1127,7 +1128,7 @@ int host_device_write(void *to, const void *from, size_t size);
 // mapped on several devices; its pointer alone then means the device with the lowest number.
 //
 // # Safety
-// The range at `memory` is memory of that device until then.
+// The range at `memory` is memory of this device until host_device_disassociate.
 int host_device_associate(const void *host,
                           size_t size,
                           int device,
@@ -1201,7 +1202,7 @@ int host_device_starts(int device);
 // until host_device_forget_memory. The host accesses it by the copy functions only.
 //
 // # Safety
-// The range is memory of that device until then.
+// The range is memory of this device until host_device_forget_memory.
 int host_device_add_memory(int device, const void *memory, size_t size);
 
 // Undoes host_device_add_memory for the memory that begins at `memory`. No operation and no window
@@ -1256,7 +1257,7 @@ int host_device_ring_status(struct host_device_ring_t *handle,
 // function that progress calls must not call it.
 int host_device_ring_close(struct host_device_ring_t *handle);
 
-// Closes a ring, gives its memory back, and sets the handle to NULL.
+// Closes a ring, frees its memory, and sets the handle to NULL.
 //
 // # Safety
 // `handle` points to NULL or a ring. The kernels that use it have ended, and no other thread uses it.
@@ -1309,7 +1310,7 @@ int host_win_hook_remove(int id);
 int host_info_create(struct host_info_t **info);
 
 // Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
-// auto, shm, mixed or btl, host_ranks_per_node is a number, and device_num that of the device of
+// auto, shm, mixed or btl, host_ranks_per_node is a number, and device_num is the number of the device of
 // this rank's memory, -1 for the host. MPI's no_locks, same_size and same_disp_unit are true or false,
 // accumulate_ordering is none or some of rar,raw,war,waw, accumulate_ops is same_op or same_op_no_op, and
 // mpi_accumulate_granularity is a number of bytes. Other keys are ignored.
@@ -1320,7 +1321,7 @@ int host_info_set(struct host_info_t *info,
                   const char *key,
                   const char *value);
 
-// Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
+// Ends hints, and sets the handle to NULL. Windows made with the hints stay unchanged.
 //
 // # Safety
 // `info` is NULL or writable.
@@ -1373,7 +1374,7 @@ int host_win_notifications(int counter,
                            struct host_win_t *win);
 
 // Waits until at least `at_least` puts with notification in total have arrived at a counter of this process. An error if a
-// process of the window is lost meanwhile.
+// process of the window is lost during the wait.
 //
 // # Safety
 // `win` is live.
@@ -1451,10 +1452,10 @@ int host_test(struct host_request_t **request,
 int host_request_attach(struct host_request_t *request,
                         struct crt_cond_t *condition);
 
-// Lets an operation end by itself, and sets the handle to NULL. `call` is called once with `data`
-// when the operation is complete, on the thread that makes progress, or on this thread if it is
-// complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests or
-// calls host_progress.
+// Lets an operation end without a handle, and sets the handle to NULL. `call` is called once with
+// `data` when the operation is complete, on the thread that makes progress, or on this thread if it
+// is complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests
+// or calls host_progress.
 //
 // # Safety
 // `request` points to a request that no other thread uses; buffers and window stay until `call` was

@@ -4,22 +4,24 @@
  * executes the operations.
  *
  * The functions have the names, the order of arguments and the codes of libfabric's device interface (FI_XPU,
- * rdma/fi_xpu_device.h), with host_ in front: 0 or a negative errno; -EAGAIN where a queue is full, or nothing is
+ * rdma/fi_xpu_device.h), with host_ in front: 0 or a negative errno; -EAGAIN if a queue is full, or no operation is
  * complete yet. A rank, a displacement and a window replace the address, the remote address and the key. Parameters
- * without a meaning here are left out: descriptors (a buffer says itself where it is), data, flags, and the scope,
- * since every thread posts for itself. Types and operations are those of host_stub.h: HOST_UINT64, HOST_SUM and the
- * others.
+ * without a meaning here are left out: descriptors (the host finds the place of a buffer), data, flags, and the
+ * scope, because every thread posts for itself. Types and operations are those of host_stub.h: HOST_UINT64,
+ * HOST_SUM and the others.
  *
- * The host makes a ring (host_device_ring_create), makes windows known to it (host_device_ring_add_window), and passes
- * the endpoint (host_device_ring_export) and the windows to the kernel. Any number of threads may call, all of one
- * device: its atomics on host memory are atomic among its own threads only. Buffers are pointers of the device,
- * or locations from host_encode_location, and stay untouched until the operation is complete. An operation sees other
- * threads' writes to the buffers if those threads synchronised with the thread that posts it. Needs compute capability
- * 7.0.
+ * The host makes a ring (host_device_ring_create), adds windows to the ring (host_device_ring_add_window), and passes
+ * the endpoint (host_device_ring_export) and the windows to the kernel. Any number of threads of one device may call:
+ * the device's atomics on host memory are atomic among its own threads only. Buffers are pointers of the device, or
+ * locations from host_encode_location, and must not be accessed until the operation is complete. An operation sees
+ * other threads' writes to the buffers if those threads synchronised with the thread that posts it. Needs compute
+ * capability 7.0.
  *
- * Operations complete at the target, in any order: wait for one before posting another that needs it.
+ * Operations complete at the target, in any order: wait for an operation before you post another that
+ * depends on it.
  *
- * Without CUDA (neither __CUDACC__ nor __CUDA__) the same compiles for a thread of the host in the place of a device.
+ * Without CUDA (neither __CUDACC__ nor __CUDA__) the same code compiles for a thread of the host in the place of a
+ * device.
  */
 #ifndef HOST_XPU_DEVICE_H
 #define HOST_XPU_DEVICE_H
@@ -33,7 +35,7 @@
 #define __device__ __attribute__((device))
 #endif
 #define HOST_XPU_FUNC __device__ static inline
-/* Whether the word was `old` and is `old` plus one now. */
+/* Increments the word if it is `old`; returns whether it did. */
 HOST_XPU_FUNC bool host_xpu_draw(unsigned long long *at, unsigned long long old) {
     unsigned long long found;
     asm volatile("atom.relaxed.sys.cas.b64 %0, [%1], %2, %3;"
@@ -63,7 +65,7 @@ HOST_XPU_FUNC unsigned long long host_xpu_load(const unsigned long long *at) {
 HOST_XPU_FUNC void host_xpu_store(unsigned long long *at, unsigned long long value) {
     __atomic_store_n(at, value, __ATOMIC_RELEASE);
 }
-/* A thread of the host that waits yields its processor to the threads that will answer; a device need not. */
+/* A waiting thread of the host yields its processor to the threads that will answer; a device need not. */
 HOST_XPU_FUNC void host_xpu_pause(void) { sched_yield(); }
 #endif
 
@@ -82,7 +84,7 @@ typedef struct host_xpu_ring {
 typedef struct host_xpu_slot {
     unsigned long long published; /* ticket of the command, plus one */
     unsigned long long command[7];
-    unsigned long long done; /* ticket of the last command that is done, plus one */
+    unsigned long long done; /* ticket of the last finished command, plus one */
     unsigned long long result;
     int status;
     int unused;
@@ -94,7 +96,8 @@ typedef struct host_xpu_slot {
 enum { HOST_XPU_WRITE = 1, HOST_XPU_READ, HOST_XPU_ATOMIC, HOST_XPU_FETCH, HOST_XPU_COMPARE, HOST_XPU_FLUSH };
 #define HOST_XPU_UNTRACKED (1u << 31)
 
-/* An operation under way, as libfabric's struct fi_context: it belongs to the operation until its completion was read. */
+/* An operation under way, like libfabric's struct fi_context: it belongs to the operation until the completion was read.
+ * */
 typedef struct host_xpu_context_t {
     unsigned long long ticket;
     void *result;
@@ -147,12 +150,13 @@ HOST_XPU_FUNC host_xpu_slot *host_xpu_slot_of(host_xpu_ring *ring, unsigned long
     return (host_xpu_slot *)(ring + 1) + (ticket & (ring->slots - 1));
 }
 
-/* The ring of an endpoint; none of an endpoint that is not the host's. Here a provider's functions would begin. */
+/* The ring of an endpoint; NULL for an endpoint that is not the host's. A provider's own functions would begin
+ * here. */
 HOST_XPU_FUNC host_xpu_ring *host_xpu_ring_of(const host_xpu_ep_t *ep) {
     return ep->prov_id == HOST_XPU_PROXY ? (host_xpu_ring *)(uintptr_t)ep->prov_ctx : NULL;
 }
 
-/* A command: where it goes, by what type and operation, and its local side. */
+/* A command: its target, type and operation, and its local side. */
 typedef struct host_xpu_command {
     uint32_t kind, rank, datatype, op;
     unsigned long long displacement, local, count, operand, compare;
@@ -164,7 +168,7 @@ HOST_XPU_FUNC int host_xpu_post(const host_xpu_ep_t *ep, host_xpu_win_t win, con
     host_xpu_ring *ring = host_xpu_ring_of(ep);
     if (!ring)
         return -ENOSYS;
-    /* No type and no operation of the host stay none. */
+    /* An invalid type or operation stays invalid. */
     uint32_t datatype = c->datatype < 0xff ? c->datatype : 0xff, op = c->op < 0xffff ? c->op : 0xffff;
     unsigned long long ticket, mark = context ? 0 : HOST_XPU_UNTRACKED;
     host_xpu_slot *slot;
@@ -239,8 +243,8 @@ HOST_XPU_FUNC int host_xpu_fetching(const host_xpu_ep_t *ep, host_xpu_command *c
     return host_xpu_post(ep, win, c, context);
 }
 
-/* Updates one element of a window with the one at `buf`, which is read at once; what was there is at `result` when
- * this thread has read the completion. */
+/* Updates one element of a window with the element at `buf`, which is read at once; the old element is at `result`
+ * after this thread has read the completion. */
 HOST_XPU_FUNC int host_xpu_fetch_atomic(const host_xpu_ep_t *ep, const void *buf, void *result, int rank,
                                         uint64_t displacement, host_xpu_win_t win, int datatype, int op,
                                         host_xpu_context_t *context) {
@@ -251,7 +255,8 @@ HOST_XPU_FUNC int host_xpu_fetch_atomic(const host_xpu_ep_t *ep, const void *buf
     return host_xpu_fetching(ep, &c, rank, displacement, win, datatype, result, context);
 }
 
-/* The same, and replaces it by the one at `buf` if it equals the one at `compare`; integers. */
+/* Replaces one element of a window by the element at `buf` if it equals the element at `compare`;
+ * otherwise as host_xpu_fetch_atomic. Integers only. */
 HOST_XPU_FUNC int host_xpu_compare_atomic(const host_xpu_ep_t *ep, const void *buf, const void *compare,
                                           void *result, int rank, uint64_t displacement, host_xpu_win_t win,
                                           int datatype, host_xpu_context_t *context) {
@@ -262,8 +267,8 @@ HOST_XPU_FUNC int host_xpu_compare_atomic(const host_xpu_ep_t *ep, const void *b
     return host_xpu_fetching(ep, &c, rank, displacement, win, datatype, result, context);
 }
 
-/* Complete once everything is that was posted before to a rank of a window; fails if something without a context did.
- * libfabric has none: there a completion counter tells. */
+/* Completes when all operations posted before to a rank of a window are complete; fails if one without a context
+ * failed. libfabric has no such function: a completion counter takes its place there. */
 HOST_XPU_FUNC int host_xpu_flush(const host_xpu_ep_t *ep, int rank, host_xpu_win_t win,
                                  host_xpu_context_t *context) {
     return host_xpu_transfer(ep, HOST_XPU_FLUSH, NULL, 0, rank, 0, win, HOST_UINT8, 0, context);
@@ -277,7 +282,7 @@ HOST_XPU_FUNC int host_xpu_cq_read(const host_xpu_ep_t *ep, host_xpu_context_t *
         return -ENOSYS;
     unsigned long long ticket = context->ticket;
     host_xpu_slot *slot = host_xpu_slot_of(ring, ticket);
-    /* Before the look at the slot: a ring is closed after its last answer. */
+    /* Read before the slot, because a ring is closed after its last answer. */
     unsigned long long closed = host_xpu_load(&ring->closed);
     if (host_xpu_load(&slot->done) < ticket + 1)
         return closed ? -ECANCELED : -EAGAIN;
@@ -288,7 +293,7 @@ HOST_XPU_FUNC int host_xpu_cq_read(const host_xpu_ep_t *ep, host_xpu_context_t *
     return status < 0 ? status : 1;
 }
 
-/* The same, and waits while it is under way. */
+/* As host_xpu_cq_read, but waits while the operation is under way. */
 HOST_XPU_FUNC int host_xpu_cq_sread(const host_xpu_ep_t *ep, host_xpu_context_t *context) {
     int read;
     while ((read = host_xpu_cq_read(ep, context)) == -EAGAIN)
@@ -296,13 +301,13 @@ HOST_XPU_FUNC int host_xpu_cq_sread(const host_xpu_ep_t *ep, host_xpu_context_t 
     return read;
 }
 
-/* Operations of all threads that succeeded. */
+/* The number of succeeded operations of all threads. */
 HOST_XPU_FUNC uint64_t host_xpu_cntr_read(const host_xpu_ep_t *ep) {
     host_xpu_ring *ring = host_xpu_ring_of(ep);
     return ring ? host_xpu_load(&ring->succeeded) : 0;
 }
 
-/* Operations of all threads that failed. */
+/* The number of failed operations of all threads. */
 HOST_XPU_FUNC uint64_t host_xpu_cntr_readerr(const host_xpu_ep_t *ep) {
     host_xpu_ring *ring = host_xpu_ring_of(ep);
     return ring ? host_xpu_load(&ring->failed) : 0;

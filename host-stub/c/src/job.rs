@@ -37,10 +37,10 @@ pub(crate) fn job(call: &str) -> Result<Arc<Job>> {
         })
 }
 
-/// Whether the job is being left.
+/// Whether this process is leaving the job.
 static LEAVING: AtomicBool = AtomicBool::new(false);
 
-/// The end of leaving the job, also after a panic: from here on this process has none.
+/// Marks the end of leaving the job, also after a panic: from here on this process has no job.
 struct Left;
 
 impl Drop for Left {
@@ -50,7 +50,7 @@ impl Drop for Left {
     }
 }
 
-/// Leaves the job. Hooks and layers, which this calls, still have it. `forget` then releases the handles that hold the job.
+/// Leaves the job. Hooks and layers that this calls can still use the job. `forget` then releases the handles that hold it.
 pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
     let job = job(call)?;
     if LEAVING.swap(true, Ordering::AcqRel) {
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn host_init_thread(required: c_int, provided: *mut c_int)
         // SAFETY: the caller guarantees the level.
         let job = Job::init(unsafe { JobOptions::default().assume_level(level) })?;
         if !provided.is_null() {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: the caller guarantees the pointer.
             unsafe { *provided = job.runtime().provided() as c_int };
         }
         *kept = Some(job);

@@ -1,4 +1,4 @@
-//! `include/host_stub.h` is what cbindgen makes of the functions.
+//! Checks that `include/host_stub.h` is the output of cbindgen for the functions.
 
 #![allow(
     clippy::unwrap_used,

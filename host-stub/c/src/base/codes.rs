@@ -100,7 +100,7 @@ pub(crate) fn datatype(call: &str, code: c_int) -> Result<Datatype> {
     of(call, "element type", &TYPES, code)
 }
 
-/// The type of a code, and whether it says that buffers are on a device.
+/// The type of a code, and whether the code has HOST_ON_DEVICE.
 pub(crate) fn marked(call: &str, code: c_int) -> Result<(Datatype, bool)> {
     let on_device = code & HOST_ON_DEVICE != 0;
     Ok((datatype(call, code & !HOST_ON_DEVICE)?, on_device))
@@ -142,10 +142,11 @@ pub(crate) fn root_code(root: usize) -> c_int {
     c_int::try_from(root).unwrap_or(c_int::MAX)
 }
 
-/// Numbers from C. A count that no `int` holds is refused before anything is read: it was negative.
+/// Numbers from C. A count beyond the range of `int` was negative; it is refused before anything is
+/// read.
 ///
 /// # Safety
-/// `list` is NULL or `count` numbers, which stay as they are.
+/// `list` is NULL or `count` numbers, which stay unchanged.
 pub(crate) unsafe fn numbers<'a>(
     call: &str,
     what: &str,
@@ -169,7 +170,7 @@ pub(crate) unsafe fn numbers<'a>(
 /// # Safety
 /// As for [`numbers`].
 pub(crate) unsafe fn ranks(call: &str, ranks: *const c_int, count: usize) -> Result<Vec<usize>> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the list.
     let ranks = unsafe { numbers(call, "ranks", ranks, count) }?;
     ranks.iter().map(|given| rank(call, *given)).collect()
 }

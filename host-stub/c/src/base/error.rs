@@ -9,11 +9,11 @@ use host::comm::CommError;
 use host::crt::{AttachError, HooksError, LevelError, Misuse};
 use host::win::{FreeError, WinError};
 
-/// Done.
+/// The call succeeded.
 pub const HOST_SUCCESS: c_int = 0;
-/// An argument is wrong; nothing was done.
+/// An argument is wrong; the call had no effect.
 pub const HOST_ERR_ARG: c_int = -1;
-/// The job, window, request or condition is not in a state for the call; nothing was done.
+/// The job, window, request or condition is not in a state for the call, which had no effect.
 pub const HOST_ERR_STATE: c_int = -2;
 /// The process could not join the job, or the job failed.
 pub const HOST_ERR_JOB: c_int = -3;
@@ -23,7 +23,7 @@ pub const HOST_ERR_WIN: c_int = -4;
 pub const HOST_ERR_LEVEL: c_int = -5;
 /// The transport failed to execute an operation that was sent.
 pub const HOST_ERR_TRANSPORT: c_int = -6;
-/// A tasking runtime's hooks do not do what they claim.
+/// The hooks of a tasking runtime do not do what they claim.
 pub const HOST_ERR_HOOKS: c_int = -7;
 /// Two consecutive waits, or signals, of a condition; the condition is unchanged.
 pub const HOST_ERR_MISUSE: c_int = -8;
@@ -32,7 +32,7 @@ pub const HOST_ERR_PANIC: c_int = -9;
 /// A communicator's creation or a collective failed, or the ranks made different calls.
 pub const HOST_ERR_COMM: c_int = -10;
 
-/// An error on its way to C.
+/// An error for C: its code and text.
 pub(crate) struct Error {
     code: c_int,
     pub(crate) text: String,
@@ -131,14 +131,14 @@ thread_local! {
     static TEXT: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps an error's text, and gives its code. Not inlined: a caller may have waited as a task, which returns on another
-/// thread, and the address of a thread-local variable that the compiler kept would be the former thread's.
+/// Keeps an error's text, and returns its code. Not inlined: a caller may have waited as a task and continued on
+/// another thread, and the compiler could have kept the address of the former thread's variable.
 #[cold]
 #[inline(never)]
 pub(crate) fn keep(error: &Error) -> c_int {
-    // No text holds a zero byte but one that quotes it from outside.
+    // Only a text that quotes foreign bytes can contain a zero byte.
     let text = CString::new(error.text.replace('\0', " ")).unwrap_or_default();
-    // Not there any more while the thread ends.
+    // The variable may be gone while the thread ends.
     let _ = TEXT.try_with(|kept| *kept.borrow_mut() = text);
     error.code
 }

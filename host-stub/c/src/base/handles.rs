@@ -1,5 +1,5 @@
-//! Handles that are numbers, not addresses: nothing is read through one, so that one which is NULL,
-//! made up or ended already is an error and nothing worse. No number comes twice.
+//! Handles that are numbers, not addresses: no memory is read through a handle, so a handle that is
+//! NULL, invented or ended is only an error. No number is used twice.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_char};
@@ -12,7 +12,7 @@ struct Inner<T> {
     made: usize,
 }
 
-/// All things of one kind that C programs hold.
+/// All objects of one kind that C programs hold.
 pub(crate) struct Handles<T> {
     what: &'static str,
     /// The remedy, told to a program that passes NULL.
@@ -32,7 +32,7 @@ impl<T> Handles<T> {
         }
     }
 
-    /// The same, where a program that passes NULL is told what to do.
+    /// The same handles, with a hint for programs that pass NULL.
     pub(crate) const fn hinted(mut self, hint: &'static str) -> Handles<T> {
         self.hint = hint;
         self
@@ -61,13 +61,13 @@ impl<T> Handles<T> {
     pub(crate) fn add<H>(&self, thing: T) -> *mut H {
         let mut inner = self.write();
         inner.made += 1;
-        // Aligned as an address would be.
+        // A multiple of 16, aligned like an address.
         let number = inner.made * 16;
         inner.live.insert(number, thing);
         std::ptr::without_provenance_mut(number)
     }
 
-    /// Puts back what was taken, under the handle that it had.
+    /// Puts an object back under its former handle.
     pub(crate) fn put_back<H>(&self, handle: *mut H, thing: T) {
         self.write().live.insert(handle.addr(), thing);
     }
@@ -78,7 +78,7 @@ impl<T> Handles<T> {
         taken.ok_or_else(|| self.unknown(call, handle.addr()))
     }
 
-    /// Looks at what a handle stands for; `look` must not come back here.
+    /// Calls `look` with the object of a handle; `look` must not use these handles.
     pub(crate) fn with<H, R>(
         &self,
         call: &str,
@@ -92,7 +92,7 @@ impl<T> Handles<T> {
             .ok_or_else(|| self.unknown(call, handle.addr()))
     }
 
-    /// Changes what a handle stands for; `change` must not come back here.
+    /// Calls `change` with the object of a handle; `change` must not use these handles.
     pub(crate) fn change<H, R>(
         &self,
         call: &str,
@@ -113,7 +113,7 @@ impl<T> Handles<T> {
         Some(std::ptr::without_provenance_mut(*number))
     }
 
-    /// Takes everything out.
+    /// Removes and returns all objects.
     pub(crate) fn clear(&self) -> Vec<T> {
         std::mem::take(&mut self.write().live)
             .into_values()
@@ -121,12 +121,12 @@ impl<T> Handles<T> {
     }
 }
 
-/// The place that an answer goes to.
+/// The place for an answer.
 ///
 /// # Safety
-/// It is NULL or writable.
+/// `place` is NULL or writable.
 pub(crate) unsafe fn place<'p, T>(call: &str, place: *mut T) -> Result<&'p mut T> {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees the place.
     unsafe { place.as_mut() }
         .ok_or_else(|| Error::argument(call, "the place for the answer is NULL"))
 }

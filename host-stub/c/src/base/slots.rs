@@ -1,6 +1,5 @@
-//! Handles for things that come and go quickly: a number says which slot, and which of its uses. It is
-//! looked up and never read through, so that one which is made up, or of an earlier use, is an error
-//! and nothing worse.
+//! Handles for short-lived objects: the number of a slot and of its use. A handle is looked up and
+//! never dereferenced, so an invented handle, or one of an earlier use, is only an error.
 
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
@@ -9,11 +8,12 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::base::error::{Error, Result};
 
-/// Slots of the first chunk; each of the others has twice as many as the one before.
+/// Slots of the first chunk; each further chunk has twice as many as the previous one.
 const FIRST: usize = 64;
 const CHUNKS: usize = 24;
 
-/// States of a slot, in the low bits of its word; above them, how often it was used before.
+/// States of a slot, in the low bits of its word; the bits above have the number of its former
+/// uses.
 const FREE: u32 = 0;
 const HELD: u32 = 1;
 /// Held by a call.
@@ -30,15 +30,15 @@ struct Free {
     used: u32,
 }
 
-/// All things of one kind that C programs hold.
+/// All objects of one kind that C programs hold.
 pub(crate) struct Slots<T> {
     what: &'static str,
     chunks: [OnceLock<Box<[Slot<T>]>>; CHUNKS],
     free: Mutex<Free>,
 }
 
-// SAFETY: a slot's thing is touched only by who gave it, before the word says so, and by who changed
-// the word from held to lifted, which one thread does.
+// SAFETY: only two threads access a slot's object: the thread that adds it, before it stores the
+// word, and the thread that changes the word from held to lifted.
 unsafe impl<T: Send> Sync for Slots<T> {}
 
 /// The parts of a handle: slot and use.
@@ -70,7 +70,7 @@ impl<T> Slots<T> {
         self.chunks.get(chunk)?.get()?.get(slot - before)
     }
 
-    /// A slot for a new thing. None when there are too many.
+    /// Reserves a slot for a new object. `None` if there are too many.
     fn reserve(&self) -> Option<u32> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = free.slots.pop() {
@@ -89,7 +89,7 @@ impl<T> Slots<T> {
         Some(slot)
     }
 
-    /// A new handle; gives the thing back where there are too many.
+    /// A new handle; returns the object if there are too many.
     pub(crate) fn add<H>(&self, thing: T) -> std::result::Result<*mut H, T> {
         let Some(number) = self.reserve() else {
             return Err(thing);
@@ -100,7 +100,7 @@ impl<T> Slots<T> {
         // SAFETY: the slot is reserved for this call.
         unsafe { (*slot.thing.get()).write(thing) };
         let word = slot.word.load(Ordering::Relaxed) + HELD;
-        // Release: pairs with the Acquire of who lifts it.
+        // Release: pairs with the Acquire in `lift`.
         slot.word.store(word, Ordering::Release);
         Ok(std::ptr::without_provenance_mut(handle(number, word)))
     }
@@ -118,14 +118,14 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Takes a thing out of its slot, which stays its own until [`put_back`](Self::put_back) or
-    /// [`end`](Self::end).
+    /// Takes an object out of its slot. The slot stays reserved for it until
+    /// [`put_back`](Self::put_back) or [`end`](Self::end).
     pub(crate) fn lift<H>(&self, call: &str, handle: *mut H) -> Result<T> {
         let found = parts(handle.addr()).and_then(|(slot, uses)| {
             let word = uses.checked_mul(USE)?;
             let slot = self.slot(slot)?;
             let (held, lifted) = (word + HELD, word + LIFTED);
-            // Acquire: pairs with the Release of who put it there.
+            // Acquire: pairs with the Release in `add` and `put_back`.
             slot.word
                 .compare_exchange(held, lifted, Ordering::Acquire, Ordering::Relaxed)
                 .ok()?;
@@ -134,11 +134,11 @@ impl<T> Slots<T> {
         let Some(slot) = found else {
             return Err(self.unknown(call, handle.addr()));
         };
-        // SAFETY: it was held, so it is there, and no other thread lifts it now.
+        // SAFETY: the slot was held, so it has an object, and no other thread lifts the object now.
         Ok(unsafe { (*slot.thing.get()).assume_init_read() })
     }
 
-    /// Puts what was lifted back, under the handle that it has.
+    /// Puts a lifted object back under its handle.
     pub(crate) fn put_back<H>(&self, handle: *mut H, thing: T) {
         if let Some((slot, uses)) = parts(handle.addr())
             && let Some(slot) = self.slot(slot)
@@ -149,7 +149,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Ends the handle of what was lifted.
+    /// Ends the handle of a lifted object.
     pub(crate) fn end<H>(&self, handle: *mut H) {
         if let Some((number, uses)) = parts(handle.addr())
             && let Some(slot) = self.slot(number)
@@ -161,7 +161,7 @@ impl<T> Slots<T> {
         }
     }
 
-    /// Takes a thing out for good.
+    /// Takes an object out and ends its handle.
     pub(crate) fn take<H>(&self, call: &str, handle: *mut H) -> Result<T> {
         let thing = self.lift(call, handle)?;
         self.end(handle);

@@ -1,9 +1,9 @@
 //! The first fields of structures of C programs, and how the structures are read.
 //!
-//! A table begins with `magic` and `size`, and grows at its end only: a program that was compiled with an
-//! older header has a shorter one, whose missing end is read as zero, and one with a newer header may have
-//! a longer one, whose end must be zero. Arrays lie last in their table and have room; what lies in the room
-//! is zero until it has a meaning. Nothing else of tables is known here.
+//! A table begins with `magic` and `size`, and grows at its end only. A program that was compiled with an
+//! older header has a shorter table, whose missing end is read as zero. A program with a newer header may
+//! have a longer table, whose additional end must be zero. Arrays lie last in their table and have spare
+//! room, which is zero until it gets a meaning.
 
 use std::mem::MaybeUninit;
 
@@ -17,25 +17,26 @@ struct Header {
     size: usize,
 }
 
-/// The longest that a table of a newer header can be; a longer one has a size that was never set.
+/// The maximum size of a table of a newer header; a larger number means that the size was never
+/// set.
 const MOST: usize = 1 << 16;
 
 /// A table of C programs.
 ///
 /// # Safety
-/// `repr(C)`; begins with the fields of [`Header`], has no bytes between its fields, and with all bytes
-/// zero is a value.
+/// `repr(C)`; begins with the fields of [`Header`], has no bytes between its fields, and all bytes zero
+/// is a valid value.
 pub(crate) unsafe trait Table: Copy {
     /// Its name in C.
     const NAME: &'static str;
     const MAGIC: u64;
-    /// Bytes that each has.
+    /// The minimum number of bytes.
     const LEAST: usize;
     /// The table grows in steps of this many bytes.
     const STEP: usize;
 }
 
-/// Refuses what is no such table.
+/// Refuses a header of another table.
 fn check<T: Table>(call: &str, header: Header) -> Result {
     let (name, Header { magic, size }) = (T::NAME, header);
     let refuse = |text: String| Err(Error::argument(call, &text));
@@ -55,10 +56,10 @@ fn check<T: Table>(call: &str, header: Header) -> Result {
     Ok(())
 }
 
-/// Copies a program's table as this host knows it.
+/// Copies a program's table, in this host's version of the table.
 ///
 /// # Safety
-/// `table` is NULL, or points to a header and as many bytes as it says.
+/// `table` is NULL, or points to a header and the number of bytes in it.
 pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
     if table.is_null() {
         let text = format!("the {} is NULL", T::NAME);
@@ -68,7 +69,7 @@ pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
     let header = unsafe { *table.cast::<Header>() };
     check::<T>(call, header)?;
     let known = header.size.min(size_of::<T>());
-    // SAFETY: the caller guarantees so many bytes.
+    // SAFETY: the caller guarantees the bytes that the header states.
     let bytes = unsafe { std::slice::from_raw_parts(table.cast::<u8>(), header.size) };
     if let Some(at) = bytes[known..].iter().position(|byte| *byte != 0) {
         let text = format!(
@@ -80,19 +81,18 @@ pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
         return Err(Error::argument(call, &text));
     }
     let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: both have that many bytes; the bytes that are not copied are zero, which is a valid
-    // value.
+    // SAFETY: both have the copied bytes; the other bytes are zero, which is a valid value.
     Ok(unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast(), known);
         copy.assume_init()
     })
 }
 
-/// Fills a program's table, whose header is set: as much of it as there is of `value`, the rest with
-/// zeroes. The size stays the program's.
+/// Fills a program's table, whose header is set, from `value`; bytes beyond `value` become zero. The
+/// size stays unchanged.
 ///
 /// # Safety
-/// `table` is NULL, or points to a header and as many writable bytes as it says.
+/// `table` is NULL, or points to a header and the number of writable bytes in it.
 pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Result {
     // SAFETY: the caller guarantees a header.
     let header = unsafe { table.cast::<Header>().as_ref() }.copied();
@@ -102,7 +102,8 @@ pub(crate) unsafe fn write<T: Table>(call: &str, table: *mut T, value: &T) -> Re
     };
     check::<T>(call, header)?;
     let (known, place) = (header.size.min(size_of::<T>()), table.cast::<u8>());
-    // SAFETY: the caller guarantees that many bytes; `value` is the host's own and lies elsewhere.
+    // SAFETY: the caller guarantees the bytes that the header states; `value` is the host's own and
+    // lies elsewhere.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast(), place, known);
         place.add(known).write_bytes(0, header.size - known);
@@ -129,7 +130,7 @@ pub(crate) fn still<T: Table>(call: &str, table: &T) -> Result {
     Ok(())
 }
 
-/// Names a type as a table, and asserts its size and where each of its fields lies. The closure takes the type
+/// Declares a type as a table, and asserts its size and the offset of each field. The closure takes the type
 /// apart without `..`, so a field that is missing from the list does not compile.
 macro_rules! layout {
     ($type:ident: $size:literal bytes { $($field:ident at $offset:literal,)+ }) => {

@@ -9,17 +9,17 @@ use crate::coll::table::host_blocks_t;
 pub(crate) unsafe fn values<'a>(list: *const usize, ranks: usize) -> &'a [usize] {
     match list.is_null() {
         true => &[],
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees the list.
         false => unsafe { std::slice::from_raw_parts(list, ranks) },
     }
 }
 
-/// The lists of C as the host knows them.
+/// Converts lists of C to lists of the host.
 ///
 /// # Safety
 /// Each list is NULL or has a value for each of `ranks` ranks.
 pub(crate) unsafe fn read<'a>(blocks: &host_blocks_t, ranks: usize) -> BlockList<'a> {
-    // SAFETY: passed on.
+    // SAFETY: the caller guarantees the lists.
     unsafe {
         BlockList {
             counts: values(blocks.counts, ranks),
@@ -28,7 +28,7 @@ pub(crate) unsafe fn read<'a>(blocks: &host_blocks_t, ranks: usize) -> BlockList
     }
 }
 
-/// The lists for C.
+/// Converts lists of the host to lists of C.
 pub(crate) fn to_c(list: &BlockList<'_>) -> host_blocks_t {
     let first = |list: &[usize]| match list {
         [] => std::ptr::null(),

@@ -1,4 +1,5 @@
-//! The calls of a communicator's collectives: which one, and its arguments. `host_calls.h` has a function for each.
+//! Calls of a communicator's collectives, by the number of the collective and its arguments. `host_calls.h` has a
+//! function for each.
 //!
 //! Buffers are elements of a type. If a send buffer is NULL, the operand is in the receive buffer.
 //! Every rank of a communicator calls its collectives in the same order, with the same arguments.
@@ -34,7 +35,7 @@ pub(crate) unsafe fn with_args<R>(
     comm: &Comm,
     run: impl FnOnce(&CollArgs<'_>) -> Result<R>,
 ) -> Result<R> {
-    // SAFETY: the caller guarantees them.
+    // SAFETY: the caller guarantees the arguments.
     let args = unsafe { tables::read(call, args) }?;
     if args.reserved != 0 {
         let text = "the reserved room of the host_coll_args_t is not zero";
@@ -47,7 +48,7 @@ pub(crate) unsafe fn with_args<R>(
         send: args.send.cast(),
         recv: args.recv.cast(),
         count: args.count,
-        // SAFETY: the caller guarantees that many values.
+        // SAFETY: the caller guarantees a value for each rank.
         counts: unsafe { values(args.counts, ranks) },
         datatype,
         op: op(call, args.op)?,

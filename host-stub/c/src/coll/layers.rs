@@ -23,7 +23,8 @@ use crate::coll::table::{
 };
 use crate::comm::communicator::{comm, handle, host_comm_t};
 
-/// Tables of C programs that communicators have. Equal ones are one, so that the host's are.
+/// The C tables of communicators. Equal tables are shared, so that the host's tables are shared,
+/// too.
 static TABLES: Mutex<Vec<Weak<host_coll_table_t>>> = Mutex::new(Vec::new());
 
 fn kept(table: &host_coll_table_t) -> LayerData {

@@ -23,7 +23,7 @@ pub struct host_coll_request_t {
 /// error once a rank is gone or the communicator has failed.
 pub type host_coll_pending_fn = Option<unsafe extern "C" fn(state: *mut c_void) -> c_int>;
 
-// A mutex, since a layer's request may be used by one thread at a time.
+// A mutex, because only one thread at a time may use a layer's request.
 static REQUESTS: Handles<Mutex<CollRequest>> = Handles::new("collective's request");
 
 /// A handle for a request.
@@ -42,7 +42,7 @@ struct OfLayer {
     state: *mut c_void,
 }
 
-// SAFETY: the layer says that any thread may call its function, one at a time.
+// SAFETY: the layer guarantees that any thread may call its function, one at a time.
 unsafe impl Send for OfLayer {}
 
 impl Pending for OfLayer {
@@ -86,7 +86,7 @@ pub unsafe extern "C" fn host_coll_request_of_layer(
     })
 }
 
-/// Waits for one; none at NULL.
+/// Waits for the request of a handle; a NULL handle needs no wait.
 fn wait(call: &'static str, place: &mut *mut host_coll_request_t) -> Result {
     if place.is_null() {
         return Ok(());
@@ -116,7 +116,7 @@ pub unsafe extern "C" fn host_coll_waitall(
         }
         let mut outcome = Ok(());
         for index in 0..count {
-            // SAFETY: the caller guarantees that many requests.
+            // SAFETY: the caller guarantees `count` requests.
             let waited = wait(call, unsafe { &mut *requests.add(index) });
             outcome = outcome.and(waited);
         }

@@ -123,8 +123,8 @@ pub struct host_coll_layer_t {
     _private: [u8; 0],
 }
 
-/// A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is that of
-/// the table.
+/// A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is the
+/// table's.
 pub type host_coll_fn = Option<
     unsafe extern "C" fn(
         data: *mut c_void,
@@ -202,7 +202,8 @@ pub(crate) const NO_ENTRY: host_coll_entry_t = host_coll_entry_t {
     reserved: [0; 1],
 };
 
-// SAFETY: the program that gave the table says that any thread may call its functions with its data.
+// SAFETY: the program that passed the table guarantees that any thread may call its functions with
+// its data.
 unsafe impl Send for host_coll_table_t {}
 // SAFETY: as for Send.
 unsafe impl Sync for host_coll_table_t {}

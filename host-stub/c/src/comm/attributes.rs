@@ -35,7 +35,8 @@ pub unsafe extern "C" fn host_comm_get_attr(
             return Err(Error::argument(call, &text));
         }
         let job = job(call)?;
-        // Already made, as there is a communicator, so this is not collective.
+        // The world exists already, because there is a communicator, so this call is not
+        // collective.
         let is_world = asked.is_same(&Comm::world(&job)?);
         *found = c_int::from(is_world);
         if is_world {

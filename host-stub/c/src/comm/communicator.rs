@@ -9,7 +9,7 @@ use crate::base::error::{Result, guarded};
 use crate::base::handles::{Handles, place};
 use crate::job::job;
 
-/// A communicator: ranks of the job with a context of their own. The handle is never dereferenced.
+/// A communicator: ranks of the job with a separate context. The handle is never dereferenced.
 pub struct host_comm_t {
     _private: [u8; 0],
 }
@@ -43,12 +43,12 @@ fn forget_failed() {
     }
 }
 
-/// Forgets all, at the end of the job.
+/// Forgets all communicators, at the end of the job.
 pub(crate) fn forget_all() {
     drop(COMMS.clear());
 }
 
-/// Makes a communicator and gives its handle.
+/// Makes a communicator and returns its handle.
 ///
 /// # Safety
 /// `made` is NULL or writable.
@@ -165,7 +165,7 @@ pub unsafe extern "C" fn host_comm_free(comm: *mut *mut host_comm_t) -> c_int {
         let freed = self::comm(call, *kept)?;
         let outcome = freed.clone().free();
         if freed.is_freed() {
-            // Not before: destroy hooks see it under this handle.
+            // Removed only now, because destroy hooks see the communicator under this handle.
             drop(COMMS.take(call, *kept));
             *kept = std::ptr::null_mut();
         }

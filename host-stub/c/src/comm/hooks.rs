@@ -1,4 +1,4 @@
-//! Hooks of layers that see communicators come and go.
+//! Hooks of layers, called when communicators are made and freed.
 
 use std::ffi::{c_int, c_void};
 

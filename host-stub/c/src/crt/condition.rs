@@ -73,9 +73,9 @@ layout!(crt_hooks_t: 56 bytes {
 /// The condition behind a pointer.
 ///
 /// # Safety
-/// It is NULL or a condition.
+/// `cond` is NULL or a condition.
 pub(crate) unsafe fn cond<'c>(call: &str, cond: *mut crt_cond_t) -> Result<&'c Cond> {
-    // SAFETY: the caller guarantees it; the layouts are the same.
+    // SAFETY: the caller guarantees the condition; the layouts are the same.
     unsafe { cond.cast::<Cond>().as_ref() }
         .ok_or_else(|| Error::argument(call, "the condition is NULL"))
 }
@@ -88,7 +88,7 @@ pub(crate) unsafe fn cond<'c>(call: &str, cond: *mut crt_cond_t) -> Result<&'c C
 /// `condition` is a condition, and stays valid during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_wait(condition: *mut crt_cond_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees the condition.
     guarded(|| Ok(crt::wait(unsafe { cond("crt_wait", condition) }?)?))
 }
 
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn crt_wait(condition: *mut crt_cond_t) -> c_int {
 /// `condition` is a condition.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
-    // SAFETY: the caller guarantees it.
+    // SAFETY: the caller guarantees the condition.
     guarded(|| Ok(crt::signal(unsafe { cond("crt_signal", condition) }?)?))
 }
 

@@ -11,7 +11,7 @@ use plugin_api::{IoVec, hmem_iface};
 use crate::base::error::{Error, HOST_ERR_TRANSPORT, Result, guarded};
 use crate::job::job;
 
-/// Memory that host_device_alloc gave, by its first byte.
+/// Memory of host_device_alloc, by its first byte.
 type Given = BTreeMap<u64, Box<dyn DeviceBuffer>>;
 
 fn given() -> MutexGuard<'static, Given> {
@@ -77,7 +77,7 @@ pub unsafe extern "C" fn host_device_alloc(
         let call = "host_device_alloc";
         let out = pointer(call, memory)?;
         let buffer = job(call)?.devices().allocate(device, size)?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees the pointer.
         unsafe { *out = address(buffer.base()) };
         given().insert(buffer.base(), buffer);
         Ok(())
@@ -94,7 +94,7 @@ pub unsafe extern "C" fn host_device_free(memory: *mut *mut c_void) -> c_int {
     guarded(|| {
         let call = "host_device_free";
         let memory = pointer(call, memory)?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees the pointer.
         let base = unsafe { *memory } as u64;
         let taken = given().remove(&base);
         drop(taken.ok_or_else(|| Error::argument(call, "this is no memory of host_device_alloc"))?);
@@ -104,7 +104,7 @@ pub unsafe extern "C" fn host_device_free(memory: *mut *mut c_void) -> c_int {
     })
 }
 
-/// Copies one range of a device; `run` does it.
+/// Copies one range of a device by `run`.
 fn copy(
     call: &str,
     at: *mut c_void,
@@ -139,7 +139,7 @@ pub unsafe extern "C" fn host_device_read(
     guarded(|| {
         let call = "host_device_read";
         let into: *mut u8 = pointer(call, into)?.cast();
-        // SAFETY: the caller guarantees `into`; the runs were found to be a device's.
+        // SAFETY: the caller guarantees `into`; the lookup found that a device owns the runs.
         copy(call, from, size, |devices, iov, iface| unsafe {
             devices.read(iov, iface, std::slice::from_raw_parts_mut(into, size))
         })
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn host_device_write(
     guarded(|| {
         let call = "host_device_write";
         let from: *const u8 = pointer(call, from.cast_mut())?.cast_const().cast();
-        // SAFETY: as above, with `from`.
+        // SAFETY: the caller guarantees `from`; the lookup found that a device owns the runs.
         copy(call, to, size, |devices, iov, iface| unsafe {
             devices.write(iov, iface, std::slice::from_raw_parts(from, size))
         })
@@ -171,7 +171,7 @@ pub unsafe extern "C" fn host_device_write(
 /// mapped on several devices; its pointer alone then means the device with the lowest number.
 ///
 /// # Safety
-/// The range at `memory` is memory of that device until then.
+/// The range at `memory` is memory of this device until host_device_disassociate.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_device_associate(
     host: *const c_void,
@@ -217,7 +217,7 @@ pub unsafe extern "C" fn host_target_location(
             device,
             address: at,
         } = job.devices().target_location(pointer_.cast());
-        // SAFETY: the caller guarantees both.
+        // SAFETY: the caller guarantees both pointers.
         unsafe {
             *device_out = device;
             *out = address(at);
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn host_target_pointer(
         let at = job(call)?
             .devices()
             .target_pointer(pointer_.cast(), device)?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees the pointer.
         unsafe { *out = address(at) };
         Ok(())
     })
@@ -268,7 +268,7 @@ pub unsafe extern "C" fn host_encode_location(
         let value = job(call)?
             .devices()
             .encode_location(pointer_.cast(), device)?;
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees the pointer.
         unsafe { *out = address(value) };
         Ok(())
     })

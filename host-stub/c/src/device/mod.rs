@@ -1,4 +1,4 @@
-//! Devices: memory of those that the host knows and of the program's own, and the rings through which they start
+//! Devices: memory of devices that the host or the program adds, and the rings through which devices start
 //! operations.
 
 pub mod memory;

@@ -1,4 +1,4 @@
-//! Devices of the program's own: how their memory is reached, and what memory they have.
+//! Devices that the program adds: their memory, and the functions that copy it.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -107,9 +107,9 @@ pub type host_copy_to_async_fn = Option<
     ) -> isize,
 >;
 
-/// The state of such a copy, without waiting: 0 while it is under way, 1 when it is complete, a negative
-/// libfabric errno when it failed. With the last two answers the event is over, and the host does not ask
-/// again. Several threads of the process may call it at the same time; it must not call the host.
+/// The state of an asynchronous copy, without waiting: 0 while it is under way, 1 if it is complete, a
+/// negative libfabric errno if it failed. With the last two answers the event is over, and the host does
+/// not ask again. Several threads of the process may call it at the same time; it must not call the host.
 pub type host_event_query_fn = Option<unsafe extern "C" fn(event: *mut c_void) -> i32>;
 
 /// The magic number of a host_overrides_t.
@@ -139,9 +139,9 @@ pub struct host_overrides_t {
     pub copy_from_hmem_async: host_copy_from_async_fn,
     /// The same, host to device.
     pub copy_to_hmem_async: host_copy_to_async_fn,
-    /// Asks for the state of such copies.
+    /// Returns the state of asynchronous copies.
     pub query_event: host_event_query_fn,
-    /// Passed to the functions for such copies as it is.
+    /// Passed unchanged to the functions for asynchronous copies.
     pub stream: *mut c_void,
 }
 
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn host_query_overrides(answer: *mut c_int) -> c_int {
             let reason = format!("{call}: the transport knows of no device memory");
             Error::new(HOST_ERR_TRANSPORT, reason)
         })?;
-        // SAFETY: not NULL; the caller guarantees it.
+        // SAFETY: not NULL; the caller guarantees that it is writable.
         unsafe { *answer = info.provider_answer() };
         Ok(())
     })
@@ -252,7 +252,7 @@ pub unsafe extern "C" fn host_device_add(
             starts: false,
             why: String::from("the program did not say that its device can start operations"),
         })?;
-        // SAFETY: not NULL; the caller guarantees it.
+        // SAFETY: not NULL; the caller guarantees that it is writable.
         unsafe { *device = added };
         Ok(())
     })
@@ -276,7 +276,7 @@ fn base_of(call: &str, memory: *const c_void) -> Result<u64> {
 /// until host_device_forget_memory. The host accesses it by the copy functions only.
 ///
 /// # Safety
-/// The range is memory of that device until then.
+/// The range is memory of this device until host_device_forget_memory.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_device_add_memory(
     device: c_int,

@@ -1,4 +1,5 @@
-//! Rings through which kernels of a device start operations. Their side is `host_xpu_device.h`.
+//! Rings through which kernels of a device start operations. `host_xpu_device.h` has the kernels'
+//! functions.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -192,7 +193,7 @@ pub extern "C" fn host_device_ring_close(handle: *mut host_device_ring_t) -> c_i
     })
 }
 
-/// Closes a ring, gives its memory back, and sets the handle to NULL.
+/// Closes a ring, frees its memory, and sets the handle to NULL.
 ///
 /// # Safety
 /// `handle` points to NULL or a ring. The kernels that use it have ended, and no other thread uses it.
@@ -209,7 +210,7 @@ pub unsafe extern "C" fn host_device_ring_free(handle: *mut *mut host_device_rin
     })
 }
 
-/// Ends the service of all rings: the job is being left.
+/// Ends the service of all rings, because the process is leaving the job.
 pub(crate) fn close_all() {
     for kept in RINGS.clear() {
         kept.proxy.close();

@@ -1,4 +1,4 @@
-//! The functions that stand in a window's table where a C layer has an entry: each describes its call as a
+//! The functions in a window's table for entries of C layers: each describes its call as a
 //! `host_rma_call_t` and passes it down the layers.
 
 use std::ffi::c_int;
@@ -27,7 +27,7 @@ fn grouped(group: &[usize], assertion: Assertion) -> host_rma_call_t {
     }
 }
 
-/// A lock's code is negative where no lock was taken.
+/// The code of a lock; negative if no lock was taken.
 fn locked(target: usize, kind: Option<LockKind>) -> host_rma_call_t {
     host_rma_call_t {
         lock: match kind {
@@ -39,7 +39,7 @@ fn locked(target: usize, kind: Option<LockKind>) -> host_rma_call_t {
     }
 }
 
-/// Marks the type where a side is not contiguous, or the origin's buffer is on a device, so that an entry does
+/// Marks the type if a side is not contiguous, or if the origin's buffer is on a device, so that an entry does
 /// not copy the elements itself.
 fn moved(transfer: &Transfer<'_>) -> host_rma_call_t {
     let mut layouts = [transfer.origin_layout, transfer.target_layout]

@@ -1,4 +1,4 @@
-//! Hooks that see windows begin and end, and replace functions of one window.
+//! Hooks that are called when windows begin and end, and may replace functions of one window.
 
 use std::ffi::{c_int, c_void};
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +17,7 @@ use crate::win::table::{
 struct Hooks {
     list: Vec<Hook>,
     made: c_int,
-    /// The hook of the job that calls these, and stands for as many.
+    /// The hook of the job that calls these hooks, and counts for their number.
     joined: Option<HookId>,
 }
 
@@ -31,14 +31,14 @@ fn hooks() -> std::sync::MutexGuard<'static, Hooks> {
     HOOKS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The job's end takes all hooks with it.
+/// Called at the job's end, which removes all hooks.
 pub(crate) fn forget_all() {
     let mut hooks = hooks();
     hooks.list.clear();
     hooks.joined = None;
 }
 
-/// Tells layers of the end, the highest first.
+/// Calls the layers' `ended`, the highest first.
 fn end(ran: &[Hook], tables: &[host_rma_table_t]) {
     for (hook, table) in ran.iter().zip(tables).rev() {
         if let Some(ended) = hook.ended {
@@ -76,7 +76,7 @@ fn created(new: &mut NewWindow<'_>, _: &()) -> Result<(), String> {
             )),
         };
         if code == 0 {
-            // It has succeeded, so it is told of the end, even if its table is refused.
+            // The hook has succeeded, so its `ended` is called, even if its table is refused.
             ran.push(hook);
             tables.push(table);
         }

@@ -1,4 +1,4 @@
-//! Hints: what a program asks of windows, and what is in force.
+//! Hints: a program's requests for windows, and the hints in force.
 
 use std::ffi::{c_char, c_int};
 
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn host_info_create(info: *mut *mut host_info_t) -> c_int 
 }
 
 /// Adds a hint: alloc_shared_noncontig and host_win_huge_pages are true or false, host_win_table is
-/// auto, shm, mixed or btl, host_ranks_per_node is a number, and device_num that of the device of
+/// auto, shm, mixed or btl, host_ranks_per_node is a number, and device_num is the number of the device of
 /// this rank's memory, -1 for the host. MPI's no_locks, same_size and same_disp_unit are true or false,
 /// accumulate_ordering is none or some of rar,raw,war,waw, accumulate_ops is same_op or same_op_no_op, and
 /// mpi_accumulate_granularity is a number of bytes. Other keys are ignored.
@@ -47,12 +47,12 @@ pub unsafe extern "C" fn host_info_set(
         // SAFETY: passed on.
         let (key, value) = unsafe { (text(call, "key", key)?, text(call, "value", value)?) };
         let set = INFOS.change(call, info, |info| info.set(key, value))?;
-        // Nothing of a window is wrong.
+        // The argument is wrong, not the window.
         set.map_err(|error| Error::argument(call, &error.to_string()))
     })
 }
 
-/// Ends hints, and sets the handle to NULL. Windows made with them stay as they are.
+/// Ends hints, and sets the handle to NULL. Windows made with the hints stay unchanged.
 ///
 /// # Safety
 /// `info` is NULL or writable.
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn host_info_free(info: *mut *mut host_info_t) -> c_int {
     })
 }
 
-/// The hints behind a handle; none for NULL.
+/// The hints of a handle; empty for NULL.
 pub(crate) fn given(call: &str, info: *mut host_info_t) -> Result<Info> {
     match info.is_null() {
         true => Ok(Info::new()),

@@ -1,7 +1,7 @@
-//! The layers of one window, and how a call passes through them.
+//! The layers of one window, and the path of a call through them.
 //!
-//! All hooks of C programs are one hook of the job. For each window that hook keeps the layers that replaced
-//! an entry, and the functions that were there before. A call goes to the highest layer that has the entry;
+//! All hooks of C programs are one hook of the job. For each window this hook keeps the layers that replaced
+//! an entry, and the functions before them. A call goes to the highest layer that has the entry;
 //! that layer continues to the next one through `host_rma_previous`.
 
 use std::ffi::{c_int, c_void};
@@ -34,11 +34,11 @@ unsafe impl Sync for Hook {}
 pub(crate) struct Layers {
     pub(crate) below: RmaTable,
     pub(crate) tables: Vec<host_rma_table_t>,
-    /// The hooks that ran, to be told of the end.
+    /// The hooks that ran, whose `ended` is called at the end.
     pub(crate) ran: Vec<Hook>,
 }
 
-/// Does what was there before all layers, and writes what comes of it to the call.
+/// Calls the function before all layers, and writes its result to the call.
 pub(crate) type Base<'f> = &'f dyn Fn(&RmaTable, &mut host_rma_call_t) -> WinResult<()>;
 
 /// One call through the layers, behind `host_rma_layer_t`. It lies on the caller's stack and travels with the call,
@@ -58,7 +58,7 @@ impl Frame<'_> {
     }
 }
 
-/// Whether a layer has an entry of its own at a place.
+/// Whether a layer has its own entry at a place.
 pub(crate) fn is_set(table: &host_rma_table_t, entry: usize) -> bool {
     let inherited = host_rma_previous as *const () as usize;
     table.entries[entry].is_some_and(|entry| entry as usize != inherited)
@@ -98,8 +98,8 @@ fn down(
     }))
 }
 
-/// Makes a call that came through the window's table. `call` has the arguments, and comes back with what
-/// entries wrote to it.
+/// Makes a call that came through the window's table. `call` has the arguments; afterwards it has the
+/// results that entries wrote.
 pub(crate) fn enter(
     window: &Window,
     mut call: host_rma_call_t,
@@ -116,7 +116,7 @@ pub(crate) fn enter(
     Ok(call)
 }
 
-/// A table as a hook gets it.
+/// The table that a hook gets.
 pub(crate) fn inherited() -> host_rma_table_t {
     let mut entries = [None; HOST_RMA_ROOM];
     entries[..HOST_RMA_ENTRIES].fill(Some(host_rma_previous as _));
@@ -142,8 +142,8 @@ pub unsafe extern "C" fn host_rma_previous(
 ) -> c_int {
     guarded(|| {
         let name = "host_rma_previous";
-        // SAFETY: the caller guarantees a layer that an entry was called with; that is a frame, and it
-        // stays until the entry returns.
+        // SAFETY: the caller guarantees the layer argument of an entry, which is a frame and lives
+        // until the entry returns.
         let frame = unsafe { layer.cast::<Frame<'_>>().as_ref() };
         let frame = frame.ok_or_else(|| Error::argument(name, "the layer is NULL"))?;
         // SAFETY: passed on.

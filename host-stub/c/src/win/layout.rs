@@ -26,7 +26,7 @@ layout!(host_block_t: 16 bytes {
     length at 8,
 });
 
-/// A run of elements with an address of its own.
+/// A run of elements with its own address.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_run_t {
@@ -44,7 +44,7 @@ layout!(host_run_t: 16 bytes {
 /// The layout of the elements of one side of a transfer, relative to the start of its buffer. Strided: `blocks` is
 /// NULL, and there are `count` runs of `length` elements whose starts are `stride` elements apart; runs must
 /// not overlap. Indexed: `blocks` points to `count` runs, and `length` and `stride` are zero. Absolute: `runs` points to
-/// `count` runs, each with an address of its own, and everything else is zero; the buffer of the call is NULL. Only origins
+/// `count` runs, each with its own address, and all other fields are zero; the buffer of the call is NULL. Only origins
 /// have absolute layouts. A call copies the layout before it returns. The structure grows at its end only.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -82,7 +82,7 @@ layout!(host_layout_t: 64 bytes {
     runs at 56,
 } magic HOST_LAYOUT_MAGIC = b"HOSTLAY1", least 56, by 8);
 
-/// The layout that a program describes.
+/// Reads the layout that a program describes.
 ///
 /// # Safety
 /// `given` is NULL or a table. The table's blocks are NULL or `count` blocks, and its runs are NULL

@@ -1,5 +1,5 @@
-//! As [`entries`](super::entries), the functions of calls that move no elements and synchronise nothing:
-//! attach, detach, shared_query, set_info and get_info.
+//! Functions like those in [`entries`](super::entries), for calls that neither move elements nor
+//! synchronise: attach, detach, shared_query, set_info and get_info.
 
 use host::win::{Info, RmaTable, SharedPart, WinError, WinResult, Window};
 
@@ -7,7 +7,7 @@ use crate::win::info::{INFOS, host_info_t};
 use crate::win::layers::enter;
 use crate::win::table::{self as at, host_rma_call_t};
 
-/// Sets those of a window's table that some layer has.
+/// Sets the entries of a window's table that some layer has.
 pub(crate) fn set(table: &mut RmaTable, has: impl Fn(usize) -> bool) {
     if has(at::HOST_RMA_ATTACH) {
         table.attach = attach;
@@ -64,7 +64,7 @@ fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<SharedPart> {
     })
 }
 
-/// Takes hints out of their handle.
+/// Ends a handle of hints and returns the hints.
 fn taken(handle: *mut host_info_t) -> WinResult<Info> {
     let taken = INFOS.take("get_info", handle);
     taken.map_err(|error| {
@@ -83,7 +83,7 @@ fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     };
     let below = |table: &RmaTable, _: &mut _| (table.set_info)(window, info);
     let set = enter(window, call, &below).map(drop);
-    // Gone already if a layer has ended it.
+    // The handle is gone if a layer has ended it.
     let _ = INFOS.take("set_info", handle);
     set
 }
@@ -91,7 +91,7 @@ fn set_info(window: &Window, info: &Info) -> WinResult<()> {
 fn get_info(window: &Window) -> WinResult<Info> {
     let below = |table: &RmaTable, call: &mut host_rma_call_t| {
         let info = (table.get_info)(window)?;
-        // A layer that continues twice gets hints twice.
+        // If a layer continues twice, the hints are made twice: the first ones end here.
         let _ = INFOS.take("get_info", call.info);
         call.info = INFOS.add(info);
         Ok(())

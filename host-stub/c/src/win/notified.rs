@@ -37,7 +37,7 @@ pub unsafe extern "C" fn host_win_notifications(
 }
 
 /// Waits until at least `at_least` puts with notification in total have arrived at a counter of this process. An error if a
-/// process of the window is lost meanwhile.
+/// process of the window is lost during the wait.
 ///
 /// # Safety
 /// `win` is live.

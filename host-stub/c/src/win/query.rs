@@ -8,13 +8,13 @@ use crate::base::codes::rank;
 use crate::base::error::guarded;
 use crate::win::window::{host_win_t, window};
 
-/// Made of the caller's memory.
+/// A window of the caller's memory.
 pub const HOST_WIN_CREATE: c_int = 0;
-/// Of memory that the window owns.
+/// A window of memory that it owns.
 pub const HOST_WIN_ALLOCATE: c_int = 1;
-/// Of memory that the window owns and every rank may address.
+/// A window of memory that it owns and every rank may address.
 pub const HOST_WIN_ALLOCATE_SHARED: c_int = 2;
-/// Of memory attached and detached.
+/// A window of memory that ranks attach and detach.
 pub const HOST_WIN_DYNAMIC: c_int = 3;
 
 pub(crate) fn kind(window: &Window) -> c_int {
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn host_win_shared_query(
             false => Some(rank(call, target)?),
         };
         let part = win.window.shared_query(rank)?;
-        // SAFETY: the caller guarantees those that are there.
+        // SAFETY: the caller guarantees the places that are not NULL.
         unsafe {
             if let Some(base) = base.as_mut() {
                 *base = part.base.cast();

@@ -35,7 +35,7 @@ pub(crate) fn give(
     request: Request<'static>,
     win: &'static host_win_t,
 ) {
-    // Relaxed: the thread that frees the window was told by this thread that it may.
+    // Relaxed: the program orders this call before the free of the window.
     win.requests.fetch_add(1, Ordering::Relaxed);
     let made = match REQUESTS.add(Kept { request, win }) {
         Ok(made) => made,
@@ -46,11 +46,11 @@ pub(crate) fn give(
             std::ptr::null_mut()
         }
     };
-    // SAFETY: checked by the caller to be no NULL.
+    // SAFETY: the caller checked that the place is not NULL.
     unsafe { *place = made };
 }
 
-/// Gives the request of a call to HOST_PROC_NULL, which is complete.
+/// Makes a complete request, for a call to HOST_PROC_NULL.
 ///
 /// # Safety
 /// As for [`window`]; the place is writable.
@@ -65,7 +65,7 @@ pub(crate) unsafe fn give_complete(
     Ok(())
 }
 
-/// Takes a request out of its place; none for NULL.
+/// Takes a request out of its place; `None` for NULL.
 ///
 /// # Safety
 /// The place is NULL or readable and writable.
@@ -89,7 +89,7 @@ fn put_back(request: Request<'static>, (_, handle, win): Lifted) {
 /// The former place of a request: place, handle, window.
 type Lifted = (usize, *mut host_request_t, &'static host_win_t);
 
-/// One request less of its window.
+/// Subtracts one from the requests of a window.
 fn ended(win: &host_win_t) {
     // Release: the request's last use comes before the window is freed.
     win.requests.fetch_sub(1, Ordering::Release);
@@ -134,7 +134,7 @@ pub unsafe extern "C" fn host_waitall(count: usize, requests: *mut *mut host_req
         }
         let mut outcome = Ok(());
         for index in 0..count {
-            // SAFETY: the caller guarantees so many places.
+            // SAFETY: the caller guarantees `count` places.
             outcome = outcome.and(unsafe { wait("host_waitall", requests.add(index)) });
         }
         outcome
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn host_waitany(
         let mut open = Vec::new();
         let mut wrong = Ok(());
         for place in 0..count {
-            // SAFETY: the caller guarantees so many places.
+            // SAFETY: the caller guarantees `count` places.
             let handle = unsafe { *requests.add(place) };
             if handle.is_null() {
                 continue;
@@ -187,7 +187,7 @@ pub unsafe extern "C" fn host_waitany(
             Some((found, outcome)) => (Some(found), outcome),
             None => (None, Ok(())),
         };
-        // A wait that failed ended none.
+        // A failed wait has ended no request.
         let found = found.filter(|found| open[*found].is_ended());
         for (number, (request, place)) in open.into_iter().zip(&places).enumerate() {
             if found != Some(number) {
@@ -197,10 +197,10 @@ pub unsafe extern "C" fn host_waitany(
             let (place, handle, win) = place;
             REQUESTS.end(*handle);
             ended(win);
-            // SAFETY: as above.
+            // SAFETY: the caller guarantees `count` places.
             unsafe { *requests.add(*place) = std::ptr::null_mut() };
         }
-        // SAFETY: checked above.
+        // SAFETY: `index` was checked above.
         unsafe { *index = found.map_or(count, |found| places[found].0) };
         Ok(outcome?)
     })
@@ -253,7 +253,7 @@ pub unsafe extern "C" fn host_request_attach(
 ) -> c_int {
     guarded(|| {
         let call = "host_request_attach";
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the caller guarantees the condition.
         let condition = unsafe { cond(call, condition) }?;
         let kept = REQUESTS.lift(call, request)?;
         // SAFETY: the caller guarantees the condition.
@@ -278,10 +278,10 @@ unsafe extern "C" fn detached_ended(data: *mut c_void, status: c_int) {
     unsafe { (detached.call)(detached.data, status) };
 }
 
-/// Lets an operation end by itself, and sets the handle to NULL. `call` is called once with `data`
-/// when the operation is complete, on the thread that makes progress, or on this thread if it is
-/// complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests or
-/// calls host_progress.
+/// Lets an operation end without a handle, and sets the handle to NULL. `call` is called once with
+/// `data` when the operation is complete, on the thread that makes progress, or on this thread if it
+/// is complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests
+/// or calls host_progress.
 ///
 /// # Safety
 /// `request` points to a request that no other thread uses; buffers and window stay until `call` was

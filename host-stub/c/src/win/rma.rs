@@ -1,4 +1,5 @@
-//! Transfers and atomic updates: which call, and its arguments. `host_calls.h` has a function for each.
+//! Transfers and atomic updates, by the number of the call and its arguments. `host_calls.h` has a
+//! function for each.
 
 use std::ffi::{c_int, c_void};
 
@@ -119,12 +120,12 @@ impl Kind {
         matches!(self, Kind::Put | Kind::Get | Kind::Accumulate)
     }
 
-    /// Whether it is of one element.
+    /// Whether the call takes one element.
     fn is_single(self) -> bool {
         matches!(self, Kind::FetchAndOp | Kind::CompareAndSwap)
     }
 
-    /// The buffers that it uses, each with whether it may be NULL.
+    /// The buffers of the call, each with a flag whether it may be NULL.
     fn buffers(self, args: &host_rma_args_t) -> impl Iterator<Item = (*const c_void, bool)> {
         let fetches = matches!(
             self,
@@ -158,7 +159,7 @@ struct Transfer {
 }
 
 impl Transfer {
-    /// None for the target HOST_PROC_NULL: the call has nothing to do.
+    /// `None` for the target HOST_PROC_NULL: the call has no effect.
     ///
     /// # Safety
     /// As for [`window`]; layouts are tables.
@@ -196,7 +197,7 @@ impl Transfer {
             if kind.buffers(args).any(null) {
                 return Err(Error::argument(call, "a buffer is NULL"));
             }
-            // A layout says for itself where its buffer is.
+            // A layout has its own mark for a buffer on a device.
             if on_device && !given {
                 let buffers = kind.buffers(args).map(|(buffer, _)| buffer);
                 on_a_device(call, buffers.filter(|buffer| !buffer.is_null()))?;
@@ -226,7 +227,7 @@ impl Transfer {
     }
 
     /// # Safety
-    /// The buffers are good for the call until it is complete.
+    /// The buffers are valid for the call until it is complete.
     unsafe fn run(&self, call: &str, kind: Kind) -> Result {
         let (win, row, to) = (&self.win.window, &self.origin_layout, self.target());
         let (origin, result) = (self.origin, self.result);
@@ -275,7 +276,7 @@ impl Transfer {
     }
 }
 
-/// Refuses host memory where the type says that buffers are on a device.
+/// Refuses host memory if the type says that buffers are on a device.
 #[cold]
 fn on_a_device(call: &str, buffers: impl Iterator<Item = *const c_void>) -> Result {
     let job = job(call)?;

@@ -1,4 +1,5 @@
-//! Synchronisation calls of windows: which call, and its arguments. `host_calls.h` has a function for each.
+//! Synchronisation calls of windows, by the number of the call and its arguments. `host_calls.h` has a
+//! function for each.
 
 use std::ffi::c_int;
 
@@ -19,15 +20,15 @@ pub const HOST_LOCK_SHARED: c_int = 0;
 /// A lock that one rank holds alone.
 pub const HOST_LOCK_EXCLUSIVE: c_int = 1;
 
-/// No conflicting lock is held, or the matching post or start is known to have been called.
+/// No rank holds a conflicting lock, or the matching post or start was called before.
 pub const HOST_MODE_NOCHECK: u32 = 1;
 /// This process has not stored to the window's memory since the last synchronisation.
 pub const HOST_MODE_NOSTORE: u32 = 2;
 /// Other processes do not update this process's memory until the next synchronisation.
 pub const HOST_MODE_NOPUT: u32 = 4;
-/// This fence ends no communication; on every rank alike.
+/// This fence ends no communication; the same on every rank.
 pub const HOST_MODE_NOPRECEDE: u32 = 8;
-/// This fence begins no communication; on every rank alike.
+/// This fence begins no communication; the same on every rank.
 pub const HOST_MODE_NOSUCCEED: u32 = 16;
 
 const _: () = assert!(

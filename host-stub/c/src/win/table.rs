@@ -1,4 +1,4 @@
-//! Tables of windows: what layers of C programs replace of one window's functions.
+//! Tables of windows, in which layers of C programs replace functions of one window.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -109,7 +109,8 @@ pub struct host_rma_call_t {
     pub compare: *const c_void,
     /// Elements; contiguous at both ends unless the type has HOST_WITH_GAPS.
     pub count: usize,
-    /// Their type; with HOST_ON_DEVICE if `origin` is memory of a device, which only the transport may touch.
+    /// The element type; with HOST_ON_DEVICE if `origin` is memory of a device, which only the transport may
+    /// access.
     pub datatype: c_int,
     /// The operation of accumulates.
     pub op: c_int,
@@ -187,7 +188,7 @@ pub struct host_rma_layer_t {
     _private: [u8; 0],
 }
 
-/// An entry: HOST_SUCCESS, or a negative code. `data` is that of the table.
+/// An entry: HOST_SUCCESS, or a negative code. `data` is the table's.
 pub type host_rma_fn = Option<
     unsafe extern "C" fn(
         data: *mut c_void,
@@ -197,8 +198,8 @@ pub type host_rma_fn = Option<
 >;
 
 /// The functions of one window. When a hook gets the table, each entry that the host knows is
-/// host_rma_previous, which stands for the present function. Calls skip an entry that a hook leaves so; a hook
-/// that sets such an entry to NULL is refused. No entry ever moves: new functions are added at the end.
+/// host_rma_previous, which stands for the present function. Calls skip an entry that a hook leaves unchanged;
+/// a hook that sets such an entry to NULL is refused. No entry ever moves: new functions are added at the end.
 /// Entries that a host does not know are NULL, and a hook that sets such an entry is refused. A hook must not
 /// write beyond `size`.
 #[repr(C)]
@@ -221,7 +222,8 @@ layout!(host_rma_table_t: 536 bytes {
     entries at 24,
 } magic HOST_RMA_TABLE_MAGIC = b"HOSTRMA1", least 24, by 8);
 
-// SAFETY: the program that gave the table says that any thread may call its functions with its data.
+// SAFETY: the program that passed the table guarantees that any thread may call its functions with
+// its data.
 unsafe impl Send for host_rma_table_t {}
 // SAFETY: as for Send.
 unsafe impl Sync for host_rma_table_t {}
@@ -274,7 +276,7 @@ pub type host_win_hook_fn = Option<
 /// the value that the hook set in the table.
 pub type host_win_ended_fn = Option<unsafe extern "C" fn(data: *mut c_void, param: *mut c_void)>;
 
-/// Refuses a table that cannot be a window's.
+/// Refuses a table that no window can have.
 pub(crate) fn whole(table: &host_rma_table_t) -> Result {
     let call = "a window hook's table";
     tables::still(call, table)?;

@@ -1,4 +1,4 @@
-//! Windows: their handles, and how they are freed.
+//! Windows: their handles, and their end.
 
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -16,16 +16,16 @@ use crate::job::job;
 /// A window: memory of every rank, open to one-sided access.
 pub struct host_win_t {
     pub(crate) window: Window,
-    /// Requests that were neither waited for nor detached, or are detached and not complete; and rings that use it.
+    /// The number of open requests, of detached requests that are not complete, and of rings that use the window.
     pub(crate) requests: AtomicUsize,
 }
 
-/// A window that a ring of a device uses, which is not freed meanwhile.
+/// A window that a ring of a device uses; it cannot be freed meanwhile.
 pub(crate) struct Used(&'static host_win_t);
 
 impl Used {
     pub(crate) fn new(win: &'static host_win_t) -> Used {
-        // Relaxed: the thread that frees the window was told by this thread that it may.
+        // Relaxed: the program orders this call before the free of the window.
         win.requests.fetch_add(1, Ordering::Relaxed);
         Used(win)
     }
@@ -46,17 +46,17 @@ impl Drop for Used {
     }
 }
 
-/// Addresses of the windows that there are.
+/// Addresses of the existing windows.
 static LIVE: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
-/// Windows freed so far.
+/// The number of freed windows.
 static FREED: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
-    /// The window that this thread used last, and how many had been freed then.
+    /// The window that this thread used last, and the number of freed windows then.
     static LAST: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
 }
 
-/// Whether an address is a window's.
+/// Whether an address is the address of a window.
 #[cold]
 fn is_live(win: usize, freed: usize) -> bool {
     let live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -68,8 +68,8 @@ fn is_live(win: usize, freed: usize) -> bool {
     found
 }
 
-/// The window behind a handle; none for one that is NULL, made up, or freed. Threads look it up once, and
-/// again after windows were freed.
+/// The window of a handle; an error for NULL, an invented handle, or a freed window. A thread looks a
+/// handle up once, and again after windows were freed.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.
@@ -81,7 +81,7 @@ pub(crate) unsafe fn window<'w>(call: &str, win: *mut host_win_t) -> Result<&'w 
     if win.is_null() || !(known.unwrap_or(false) || is_live(win.addr(), freed)) {
         return Err(no_window(call, win));
     }
-    // SAFETY: a live one, made by `give`.
+    // SAFETY: the window is live, made by `give`.
     Ok(unsafe { &*win })
 }
 
@@ -102,7 +102,7 @@ pub(crate) fn give(win: *mut *mut host_win_t, window: Window) {
     LIVE.lock()
         .unwrap_or_else(PoisonError::into_inner)
         .insert(made.addr());
-    // SAFETY: checked by the callers to be no NULL; they have it from theirs.
+    // SAFETY: the callers checked that the place is not NULL, and their callers guarantee it.
     unsafe { *win = made };
 }
 
@@ -136,7 +136,8 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
             .ok_or_else(|| Error::argument(call, "the place of the window is NULL"))?;
         // SAFETY: the caller has no other use of the window.
         let freed = unsafe { end(call, *handle) }?;
-        // SAFETY: from a box of the same layout; its window was moved out, and the rest needs no drop.
+        // SAFETY: the handle comes from a box of the same layout; its window was moved out, and the
+        // other fields need no drop.
         drop(unsafe { Box::from_raw(handle.cast::<ManuallyDrop<host_win_t>>()) });
         *handle = std::ptr::null_mut();
         freed
@@ -147,7 +148,7 @@ pub unsafe extern "C" fn host_win_free(win: *mut *mut host_win_t) -> c_int {
 /// function itself leaves the window unchanged.
 ///
 /// # Safety
-/// `made` is NULL or a window that nobody else uses.
+/// `made` is NULL or a window without other uses.
 unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<Result> {
     let job = job(call)?;
     let _entered = job.runtime().enter(call)?;
@@ -165,14 +166,14 @@ unsafe fn end(call: &'static str, made: *mut host_win_t) -> Result<Result> {
     let live = || LIVE.lock().unwrap_or_else(PoisonError::into_inner);
     live().remove(&made.addr());
     FREED.fetch_add(1, Ordering::Relaxed);
-    // SAFETY: made by `give`, and live until now; the caller has no other use of it. The window is written back
-    // below, or the caller ends the box without dropping it.
+    // SAFETY: made by `give`, and live until now; the caller guarantees that it has no other use. The window is
+    // written back below, or the caller ends the box without dropping it.
     let freed = unsafe { (&raw const (*made).window).read() }.free();
     match freed {
         Err(FreeError { window, error })
             if matches!(*error, WinError::EpochMisuse { .. } | WinError::Level(_)) =>
         {
-            // SAFETY: the place of what was read above.
+            // SAFETY: the place was read above, and is written back.
             unsafe { (&raw mut (*made).window).write(*window) };
             live().insert(made.addr());
             Err(error.into())

@@ -7,8 +7,8 @@
 //!         --mca btl_ofi_provider_include shm -- target/release/examples/device_window
 //!
 //! The device is pretended: its memory faults when it is touched other than by a copy function. With a
-//! CUDA device leave the setting out: the host finds it. Another kind is told with `Devices::add`, its
-//! memory with `Devices::add_memory`, and its copy functions with `Devices::set_overrides`.
+//! CUDA device leave the setting out: the host finds it. `Devices::add` adds a device of another kind,
+//! `Devices::add_memory` its memory, and `Devices::set_overrides` its copy functions.
 
 use host_stub::device::DeviceBuffer;
 use host_stub::win::{Assertion, Datatype, Info, Layout, Op, Target, Window};

@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         borders.read(0, &mut found)?;
         (cells[0], cells[CELLS + 1]) = (found[0], found[1]);
         cells = step(&cells);
-        // Nobody puts the next borders before everybody has read these.
+        // No rank puts the next borders before all ranks have read these.
         job.barrier()?;
     }
     let wanted = &serial(size)[rank * CELLS..(rank + 1) * CELLS];

@@ -11,8 +11,8 @@ const SLOTS: usize = 256;
 /// Keys of a rank.
 const KEYS: u64 = 100;
 
-/// The place where the search for a key begins: a rank and a slot. (The multiplier is that of Knuth's multiplicative
-/// hashing.)
+/// The place where the search for a key begins: a rank and a slot. (Multiplicative hashing, with Knuth's
+/// multiplier.)
 fn place(key: u64, ranks: usize) -> (usize, usize) {
     let hash = key.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
     let slot = hash as usize % (ranks * SLOTS);

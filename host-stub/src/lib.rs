@@ -38,12 +38,12 @@
 //! | `loader` | opens a plugin and checks it; its functions are wrapped by the engine's transport |
 //! | `crt` | makes calls wait, as the master, a thread or a task, and makes progress during the wait |
 //! | `device` | memory of devices |
-//! | `job` | puts these together: a process as a rank, connected to all others, with a slot for what each layer below keeps with it |
+//! | `job` | puts these together: a process as a rank, connected to all others, with a slot for the state of each layer below |
 //! | `mailbox` | small messages made of puts |
 //! | `schedule` | runs collectives over the mailbox |
 //! | `comm` | groups of ranks, with hooks for layers and a table of collectives |
-//! | `win` | the windows of the engine (crate `osc-engine`), and what jobs, communicators, waits and devices give it |
-//! | `coll` | what communicators do collectively |
+//! | `win` | the windows of the engine (crate `osc-engine`), and the services of jobs, communicators, waits and devices for it |
+//! | `coll` | collectives of communicators |
 //! | `rma` | windows in safe Rust |
 //! | `declarations` | the parameters of all layers |
 //! | `init` | begins a job, which tells of names that are in no layer's list |

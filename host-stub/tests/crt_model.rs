@@ -29,7 +29,8 @@ mod sync {
     use std::time::Duration;
 
     loom::lazy_static! {
-        /// One queue of sleepers for all words: a wake for one word wakes those of others in vain.
+        /// One queue of sleepers for all words: a wake for one word also wakes sleepers of other
+        /// words, in vain.
         static ref SLEEPERS: (Mutex<()>, Condvar) = (Mutex::new(()), Condvar::new());
     }
 
@@ -275,7 +276,7 @@ fn a_baton_that_is_let_go_finds_who_waits() {
     });
 }
 
-/// The progress thread of the model: as the host's, until it was told to stop.
+/// The progress thread of the model: like the host's, until `stop` is set.
 fn keep(queue: &WaitQueue, steps: &Steps, busy: &AtomicBool, stop: &AtomicBool) {
     while !stop.load(Ordering::Acquire) {
         if let Some(_token) = queue.take_for_progress_thread() {
@@ -294,7 +295,7 @@ fn keep(queue: &WaitQueue, steps: &Steps, busy: &AtomicBool, stop: &AtomicBool) 
     }
 }
 
-/// The progress thread is woken for one that waits, and ends when told.
+/// A waiter wakes the progress thread, and `stop` ends it.
 #[test]
 fn the_progress_thread_comes_when_a_thread_waits() {
     model(2, || {

@@ -335,7 +335,7 @@ fn a_dump_shows_file_and_line() {
 
 #[test]
 fn this_process_has_an_environment() {
-    // Only that it ends: what is there depends on where the test runs.
+    // The test only checks that the call ends: the settings depend on the machine.
     match Registry::from_system() {
         Ok(registry) => assert!(registry.iter().next().is_none()),
         Err(error) => eprintln!("this machine's own parameter files: {error}"),

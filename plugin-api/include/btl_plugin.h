@@ -147,7 +147,7 @@ typedef struct btl_param_decl {
 
 /* The level of a log line. */
 #define BTL_LOG_ERROR 0 /* an operation or object failed */
-#define BTL_LOG_WARN 1  /* the state may differ from what the user expects */
+#define BTL_LOG_WARN 1  /* the state may differ from the user's expectation */
 #define BTL_LOG_INFO 2  /* choices and their reasons */
 #define BTL_LOG_DEBUG 3 /* for developers */
 
@@ -676,8 +676,8 @@ struct btl_module_vtable {
     btl_status (*set_overrides)(btl_module *module, const btl_override_ops *ops);
 
     /* Registers memory of kind `iface` (BTL_HMEM_*) on device number `device` of that kind; otherwise
-     * as register_mem. deregister_mem ends it. Operations accept the handle as a remote handle and as
-     * the local handle of a buffer in that memory, where it is mandatory. If the provider cannot
+     * as register_mem. deregister_mem ends it. Operations accept the handle as a remote handle and,
+     * mandatorily, as the local handle of a buffer in that memory. If the provider cannot
      * register the memory, the plugin accesses it by copies: then the owner must make progress for its
      * peers, or btl_ofi_hmem_thread does. BTL_NOT_SUPPORTED: neither provider nor plugin supports this
      * kind. */

@@ -11,7 +11,7 @@ use crate::{AbiError, ParamDecl, ParamValue, Status, TableHeader, magic};
 pub enum LogLevel {
     /// An operation or object failed.
     Error = 0,
-    /// The state may differ from what the user expects.
+    /// The state may differ from the user's expectation.
     Warn = 1,
     /// Choices and their reasons.
     Info = 2,

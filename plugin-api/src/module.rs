@@ -256,8 +256,8 @@ pub struct ModuleVtable {
     pub set_overrides:
         Option<unsafe extern "C" fn(module: *mut Module, ops: *const OverrideOps) -> Status>,
     /// Registers memory of kind `iface` ([`hmem_iface`](crate::hmem_iface)) on device number `device` of that kind;
-    /// otherwise as `register_mem`. `deregister_mem` ends it. Operations accept the handle as a remote handle and as
-    /// the local handle of a buffer in that memory, where it is mandatory. If the provider cannot register the memory,
+    /// otherwise as `register_mem`. `deregister_mem` ends it. Operations accept the handle as a remote handle and,
+    /// mandatorily, as the local handle of a buffer in that memory. If the provider cannot register the memory,
     /// the plugin accesses it by copies: then the owner must make progress for its peers, or `btl_ofi_hmem_thread`
     /// does. [`Status::NOT_SUPPORTED`]: neither provider nor plugin supports this kind.
     pub register_hmem: Option<

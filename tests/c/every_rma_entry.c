@@ -175,7 +175,7 @@ static void queries(host_win_t *win, const char *table) {
     }
 }
 
-/* Calls that are refused say so by their code and by host_error_text. */
+/* Refused calls return a code, and host_error_text has the reason. */
 static void errors(host_comm_t *world) {
     int64_t value = 0;
     host_win_t *win = NULL;

@@ -321,7 +321,7 @@ static struct allocation *mapped(int file, size_t size, int protection)
     return a;
 }
 
-/* In how many other processes memory is open. */
+/* The number of other processes that have opened memory. */
 static int *openings(struct allocation *a)
 {
     return (int *)(a->reached + a->mapped - 4096);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * The services that a host of one process offers a plugin: parameters from the command line and the environment, what the
- * plugin publishes for itself, and a log on stderr.
+ * The services that a host of one process offers a plugin: parameters from the command line and the environment, items
+ * that the plugin publishes for itself, and a log on stderr.
  */
 #ifndef SERVICES_H
 #define SERVICES_H
@@ -17,7 +17,7 @@
 
 struct host {
     char **settings; /* NAME=VALUE, NULL-terminated */
-    char key[64];    /* what the plugin published */
+    char key[64];    /* items that the plugin published */
     size_t size;
     unsigned char data[4096];
 };

@@ -81,8 +81,8 @@ static void task(int number, int a, int b, int c)
     NGA_Acc(c, low, high, out, &lead, &one);
 }
 
-/* Elements all over an array: each rank scatters its own elements, and gathers those of the next
- * rank. */
+/* Elements all over an array: each rank scatters its own elements, and gathers the elements of the
+ * next rank. */
 static void points(int array)
 {
     int places[POINTS][2], *subscripts[POINTS], next = (rank + 1) % size;

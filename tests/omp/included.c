@@ -1,8 +1,8 @@
 /*
  * Included tasks (if(0), final and mergeable) that block in calls of the host: the parent blocks with them.
  *
- *   included yield         with taskyield in waits, where the runtime yields
- *   included yield slow    over a transport that takes its time
+ *   included yield         with taskyield in waits, if the runtime yields
+ *   included yield slow    over a slow transport
  */
 #include "waiting.h"
 

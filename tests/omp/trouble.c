@@ -1,6 +1,6 @@
 /*
  * Failing progress (from a get of 13 bytes on) ends the waits of threads that sleep while the progress
- * thread makes progress. A wait for a signal goes on, because other threads may signal.
+ * thread makes progress. A wait for a signal continues, because other threads may signal.
  */
 #include "common.h"
 

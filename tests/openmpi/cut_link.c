@@ -1,6 +1,6 @@
 /* Rank 0 puts and flushes while its script disconnects and reconnects the network: every flush returns, and
  * every value arrives. The program prints "ready" when the network may be cut. The program ends 3 s after a flush has
- * taken longer than the given number of seconds; during those 3 s it may be told that the network is back.
+ * taken longer than the given number of seconds; during those 3 s the script may restore the network.
  * The script bounds the time. */
 #include "check.h"
 #include <time.h>

@@ -164,7 +164,7 @@ static void windows(void)
     CHECK(MPI_SUCCESS == MPI_Win_create(memory_of.at, BYTES, 1, first, MPI_COMM_WORLD, &win), "a window");
     served(win);
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-    /* A buffer ends beyond its allocation; the epoch goes on. */
+    /* A buffer ends beyond its allocation; the epoch stays open. */
     Memory few = memory(100, 1);
     char *mine = bytes(world_rank, 4), *theirs = bytes(last, 4), *found = malloc(BYTES);
     fill(&few, 0, mine, 100);

@@ -18,7 +18,7 @@ static char *pattern(int salt)
 /* GB/s of the fastest turn. */
 static double rate(double shortest) { return SIZE / shortest / 1e9; }
 
-/* Rank 0 puts `out` to rank 1, and gets what rank 1 had before. */
+/* Rank 0 puts `out` to rank 1, and gets the earlier contents of rank 1. */
 static void transfers(const char *what, MPI_Win win, MPI_Aint base, Memory *window, Memory *buffer, double copy_rate)
 {
     char *theirs = pattern(1), *ours = pattern(2);

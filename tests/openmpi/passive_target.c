@@ -75,7 +75,7 @@ int main(int argc, char **argv)
         if (put) {
             int64_t last = 17;
             memset(buffer, 7, BIG);
-            memcpy(buffer + 64, &last, sizeof(last)); /* what the gets must find */
+            memcpy(buffer + 64, &last, sizeof(last)); /* the values that the gets must return */
             MPI_Put(buffer, BIG, MPI_BYTE, 1, 0, BIG, MPI_BYTE, win);
             MPI_Win_flush(1, win);
             mebibyte = (now() - t) * 1e6;

@@ -1,7 +1,7 @@
 /* A spin lock that programs make of MPI_Fetch_and_op with MPI_REPLACE: each try takes and releases osc/rdma's
  * lock of rank 0. If a rank's next try followed immediately behind its release, it would block the others,
  * including the holder of the spin lock. The test counts tries: some tens, and some thousands on a busy
- * machine, where others try while the holder waits for a processor. With blocked ranks the number was
+ * machine, because others try while the holder waits for a processor. With blocked ranks the number was
  * 140,000. */
 #include "check.h"
 

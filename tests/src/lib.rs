@@ -1,7 +1,7 @@
 //! The code that the tests of the built plugin share.
 //!
 //! - [`fixtures`] finds the files that the tests need: the plugin, built once, and the C programs.
-//! - [`lab`] is the provider for tests, where libfabric finds it.
+//! - [`lab`]: the provider for tests, in a folder in which libfabric finds it.
 //! - [`process`] runs a program for a bounded time.
 //! - [`host`] is a host table whose answers a test scripts.
 //! - [`session`] is a plugin opened through its raw tables, up to a module.

@@ -1,4 +1,5 @@
-//! Functions of the plugin's table between two modules of a process: what callbacks get, and messages.
+//! Functions of the plugin's table between two modules of a process: arguments of callbacks, and
+//! messages.
 
 use std::cell::RefCell;
 use std::ffi::c_void;

@@ -369,7 +369,7 @@ fn files_that_are_not_whole() {
     assert_eq!(missing.status.code(), Some(6), "{}", missing.transcript());
 }
 
-/// The folder does not exist: each rank prints one line, and the job goes on.
+/// The folder does not exist: each rank prints one line, and the job continues.
 #[test]
 fn a_file_that_cannot_be_created() {
     let trace = ["--mca", "host_trace", "/nowhere/t"];

@@ -45,14 +45,14 @@
 //!
 //! | name | what it is | example |
 //! | --- | --- | --- |
-//! | [`Transport`] | what a door opens; it makes the operations | above |
+//! | [`Transport`] | opened by a door; makes the operations | above |
 //! | [`Options`] | the values of all parameters | above |
 //! | [`Op`], [`Completion`] | one request, and the callback at its end | above; `tests/common/calls.rs` |
 //! | [`Notice`] | the counter that a put with notification raises | `tests/notify.rs` |
-//! | [`Apply`], [`Change`], [`Arithmetic`] | any operation on elements of any size in runs; what is done; the user's function for it | `tests/apply.rs` |
+//! | [`Apply`], [`Change`], [`Arithmetic`] | any operation on elements of any size in runs; its effect; the user's function for it | `tests/apply.rs` |
 //! | [`Region`], [`Handle`] | registered memory, and the bytes by which peers name it | above; `tests/rights.rs` |
 //! | [`Endpoint`] | a connected peer | above |
-//! | [`Capabilities`] | what the opened provider offers | `tests/lab_atomics.rs` |
+//! | [`Capabilities`] | capabilities of the opened provider | `tests/lab_atomics.rs` |
 //! | [`Candidate`] | a provider in [`Transport::survey`] | `tests/room.rs` |
 //! | [`Receive`], [`Leaves`], [`Sent`] | the host's function for messages that arrive; when one leaves, and whether it has | `tests/sends.rs` |
 //! | [`ErrorReport`] | the host's function for failures that no callback reports | `tests/gone.rs` |
@@ -75,7 +75,7 @@
 //! | `hmem` | staged device memory: mailbox, its server at the target, and bounce buffers |
 //! | `detector` | the failure detector: a state machine without I/O |
 //! | `core` | contexts, counts, reports, failures that were found; `Core`, which carriers are given |
-//! | `carrier` | provider, messages, rings, mapped memory, CMA: posts, polls, and the end of what each has for a peer |
+//! | `carrier` | provider, messages, rings, mapped memory, CMA: posts, polls, and the end of each carrier's state for a peer |
 //! | `engine` | routes, progress, flush, the ends of peers, operations made of others (`compound`), staged device memory, and [`Transport`] |
 //!
 
@@ -84,7 +84,7 @@
 //! | verb | of | meaning |
 //! | --- | --- | --- |
 //! | `fail` | an operation, a peer, the provider | it is reported with an error, once; nothing waits for it any more, and later operations are refused |
-//! | `abandon` | what a carrier or the detector has for a peer | it is dropped, and what it still brings is ignored; its operations fail |
+//! | `abandon` | a carrier's or the detector's state for a peer | it is dropped, and later messages are ignored; its operations fail |
 //! | `close` | an object: transport, endpoints, regions, channels | it is released in order, the child before the parent; nothing uses it any more |
 //!
 //! An operation *ends* when it completes or fails. An entry of a table is *removed*.

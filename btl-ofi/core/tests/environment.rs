@@ -1,6 +1,6 @@
 //! A process with one thread sets the variables that providers read from the environment. A process with more threads tells the
-//! user which variables to export. If the environment hides the requested provider, the refusal says so. The limit on
-//! descriptors is raised, and a process without free descriptors still ends.
+//! user which variables to export. If the environment hides the requested provider, the refusal names the variable. The limit
+//! on descriptors is raised, and a process without free descriptors still ends.
 
 #![allow(
     clippy::unwrap_used,

@@ -1,6 +1,6 @@
 //! Meeting of the processes of a job: rank, size, and exchanges among all ranks.
 //!
-//! [`from_environment`] finds out what started this process: the [`local`] launcher, a launcher with a PMIx server
+//! [`from_environment`] finds the launcher of this process: the [`local`] launcher, a launcher with a PMIx server
 //! ([`pmix`]), or neither ([`Singleton`]). This module does not know the transport. A wait here gets a function that
 //! it calls while waiting, because a peer's operation may need this process's progress.
 
@@ -215,7 +215,7 @@ pub enum BootstrapError {
         /// The error in the value.
         reason: &'static str,
     },
-    /// This process cannot read what a rank's plugin published.
+    /// This process cannot read a value that a rank's plugin published.
     #[error(
         "what rank {rank} published is malformed; use the host-stub of one build for all ranks"
     )]

@@ -178,7 +178,7 @@ calls! {
         => moved(send, recv, count, datatype, root);
 
     /// Gives every rank its `count` elements of the root's buffer. If the root's receive buffer is
-    /// null, its own elements stay where they are.
+    /// null, its own elements are not moved.
     scatter, iscatter, Scatter,
     (send: *const u8, recv: *mut u8, count: usize, datatype: Datatype, root: usize)
         => moved(send, recv, count, datatype, root);

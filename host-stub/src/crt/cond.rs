@@ -202,7 +202,7 @@ impl Cond {
     }
 
     /// Sleeps as a thread until a signal or a nudge comes, at most for `limit`. True if the signal
-    /// has come; otherwise the wait goes on.
+    /// has come; otherwise the wait continues.
     pub(crate) fn sleep(&self, signal: Signal, limit: Option<Duration>) -> bool {
         loop {
             let word = self.word.load(Ordering::Acquire);

@@ -1,5 +1,5 @@
-//! Makes a job's progress: the transport's, and that of every other [`Source`]. `waits` describes how calls wait for
-//! it.
+//! Makes a job's progress: the transport's, and the progress of every other [`Source`]. `waits` describes how calls
+//! wait for it.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -115,7 +115,7 @@ impl Engine {
             .transpose()
     }
 
-    /// The mode: what a blocking call blocks.
+    /// The mode: selects whether a blocking call blocks the process, the thread or the task.
     pub fn mode(&self) -> Mode {
         self.mode
     }

@@ -53,7 +53,7 @@ pub enum HooksError {
         "hooks: a task waits by those that are set, and is to be resumed by them; set others when none waits"
     )]
     InUse,
-    /// No hooks, where a job asks for task mode.
+    /// A job asks for task mode, but no hooks are set.
     #[error(
         "hooks: no tasking runtime has lent any, so a waiting task cannot leave its thread to another; \
          before init call crt_set_hooks, or with OpenMP crt_omp_yield_in_waits of crt_omp.h"
@@ -115,7 +115,7 @@ fn check(hooks: &Hooks) -> Result<(), HooksError> {
 /// them; [`HooksError::TooLate`] in a job that was refused task mode for lack of hooks.
 ///
 /// # Safety
-/// The functions do what the table says, and stay valid while they are set.
+/// The functions keep the table's contract, and stay valid while they are set.
 pub unsafe fn set_hooks(hooks: Option<&Hooks>) -> Result<(), HooksError> {
     let checked = match hooks {
         None => None,

@@ -1,4 +1,5 @@
-//! The common runtime: decides what a blocking call blocks, and which thread makes progress while it blocks.
+//! The common runtime: decides whether a blocking call blocks the process, the thread or the task, and which
+//! thread makes progress meanwhile.
 //!
 //! - [`Mode`]: master, thread or task, chosen by `OMP_EXTERNAL` or [`set_external`] before init.
 //! - [`Level`]: how threads and tasks may call, and the [`Checker`] that enforces this.

@@ -1,5 +1,5 @@
-//! The mode: selects what a blocking call blocks. The program chooses by `OMP_EXTERNAL` or
-//! [`set_external`].
+//! The mode: selects whether a blocking call blocks the process, the thread or the task. The
+//! program chooses by `OMP_EXTERNAL` or [`set_external`].
 //!
 //! The choice holds for the whole process. The choice is made before the first job is joined, and never
 //! changes afterwards.

@@ -151,7 +151,7 @@ impl Runtime {
         &self.engine
     }
 
-    /// The mode: what a blocking call blocks.
+    /// The mode: selects whether a blocking call blocks the process, the thread or the task.
     pub fn mode(&self) -> Mode {
         self.engine.mode()
     }

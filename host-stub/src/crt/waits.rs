@@ -1,6 +1,6 @@
 //! The one way to wait: every blocking call of the host comes here.
 //!
-//! The mode selects what a wait does. *Master*: makes progress until the wait is over. *Thread*: the same, for all
+//! The mode selects the behaviour of a wait. *Master*: makes progress until the wait is over. *Thread*: the same, for all
 //! waiters, if the progress token is free; otherwise spins for a moment and sleeps until the holder of the token signals
 //! ([`super::wait_queue`]). *Task*: is suspended, or lets other tasks run between its checks, as the hooks of its runtime
 //! allow; without hooks, and outside of tasks, it waits as a thread. A wait for shared memory checks the memory
@@ -320,7 +320,8 @@ impl Engine {
         if let Some((_, task)) = &task {
             cond.name_task(signal, *task);
         }
-        // A failed transport may make progress again, and others may still signal, so the wait goes on.
+        // A failed transport may make progress again, and others may still signal, so the wait
+        // continues.
         while !what.is_done() {
             let outcome = match (self.mode, &task) {
                 _ if watched => self.drive_alone(&what),

@@ -263,7 +263,7 @@ fn judge_events(
                     ),
                 });
             }
-            // If the job goes on, the process of the ended rank reports the reason.
+            // If the job continues, the process of the ended rank reports the reason.
             Event::Broken { rank, reason } if options.recovery => {
                 tracing::warn!("rank {rank}: {reason}");
                 server.lose(rank);

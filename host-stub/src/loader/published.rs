@@ -9,7 +9,7 @@ use crate::bootstrap::{Bootstrap, BootstrapError, Progress};
 /// The items of a rank.
 type Items = BTreeMap<String, Vec<u8>>;
 
-/// The items of this process's plugin and, once all ranks have exchanged theirs, those of all ranks.
+/// The items of this process's plugin and, after the exchange, the items of all ranks' plugins.
 #[derive(Default)]
 pub struct Published {
     own: Mutex<Items>,

@@ -137,7 +137,8 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         }
     }
 
-    /// Reads elements of a rank's memory, from index `at` on, and waits for them. In lock and lock_all epochs.
+    /// Reads elements of a rank's memory, from index `at` on, and waits for them. For lock and lock_all
+    /// epochs.
     pub fn get_now(&self, into: &mut [T], rank: usize, at: usize) -> WinResult<()> {
         let waiting = self.reaches_and_waits("get", rank)?;
         let row = row::<T>(into.len());
@@ -151,7 +152,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     }
 
     /// The same as [`put`](Self::put), with a buffer that belongs to the transfer until the transfer is complete.
-    /// In lock and lock_all epochs.
+    /// For lock and lock_all epochs.
     pub fn put_owned(&self, from: Vec<T>, rank: usize, at: usize) -> WinResult<Transfer<'env, T>> {
         self.reaches("rput", rank)?;
         let row = row::<T>(from.len());
@@ -162,7 +163,7 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
     }
 
     /// The same as [`get`](Self::get), with a buffer that belongs to the transfer until the transfer is complete.
-    /// In lock and lock_all epochs.
+    /// For lock and lock_all epochs.
     pub fn get_owned(&self, into: Vec<T>, rank: usize, at: usize) -> WinResult<Transfer<'env, T>> {
         self.reaches("rget", rank)?;
         let row = row::<T>(into.len());
@@ -172,13 +173,13 @@ impl<'scope, 'env, T: Pod> Epoch<'scope, 'env, T> {
         })
     }
 
-    /// Completes the operations to a rank, at origin and target. In lock and lock_all epochs.
+    /// Completes the operations to a rank, at origin and target. For lock and lock_all epochs.
     pub fn flush(&self, rank: usize) -> WinResult<()> {
         self.reaches("flush", rank)?;
         self.raw.flush(rank)
     }
 
-    /// Completes all operations, at origin and target. In lock and lock_all epochs.
+    /// Completes all operations, at origin and target. For lock and lock_all epochs.
     pub fn flush_all(&self) -> WinResult<()> {
         self.raw.flush_all()
     }
@@ -198,7 +199,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     }
 
     /// `target = target op value`, atomically with respect to other accumulates; waits, and returns the old value.
-    /// In lock and lock_all epochs.
+    /// For lock and lock_all epochs.
     pub fn fetch_and_op(&self, value: T, rank: usize, at: usize, op: Op) -> WinResult<T> {
         let mut old = T::zeroed();
         let waiting = self.reaches_and_waits("fetch_and_op", rank)?;
@@ -219,7 +220,7 @@ impl<'scope, T: Element> Epoch<'scope, '_, T> {
     }
 
     /// Writes `new` if the element equals `expected`, atomically with respect to other accumulates; waits, and returns
-    /// the old value. Integers only. In lock and lock_all epochs.
+    /// the old value. Integers only. For lock and lock_all epochs.
     pub fn compare_and_swap(&self, expected: T, new: T, rank: usize, at: usize) -> WinResult<T> {
         let mut old = T::zeroed();
         let waiting = self.reaches_and_waits("compare_and_swap", rank)?;

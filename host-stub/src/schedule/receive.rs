@@ -76,7 +76,7 @@ impl State {
         }
     }
 
-    /// Ends a receive whose sender has no data to send. The schedule goes on, because other ranks
+    /// Ends a receive whose sender has no data to send. The schedule continues, because other ranks
     /// wait for it.
     pub(super) fn miss(&mut self, from: usize, expected: &Expected) {
         if let Some(schedule) = self.schedule(expected.schedule) {

@@ -11,7 +11,7 @@ use plugin_api::{
 
 /// A type with a C spelling.
 pub(crate) trait CType {
-    /// The type as an abstract declarator of C: what one writes in a cast.
+    /// The type as an abstract declarator of C, as in a cast.
     fn spelling() -> String;
 }
 
@@ -58,7 +58,8 @@ spelled! {
     ComponentVtable => "btl_component_vtable",
 }
 
-/// An array decays to a pointer in the comparison; its length shows in the offset of what follows.
+/// An array decays to a pointer in the comparison; its length shows in the offset of the next
+/// field.
 impl<T: CType, const N: usize> CType for [T; N] {
     fn spelling() -> String {
         format!("{} *", T::spelling())
@@ -85,7 +86,7 @@ impl<T: CFunction> CType for Option<T> {
 }
 
 /// A function type with a C spelling. Apart from [`CType`], because a bare Rust function pointer,
-/// which cannot be NULL, is not what the boundary carries.
+/// which cannot be NULL, does not cross the boundary.
 pub(crate) trait CFunction {
     /// The pointer to such a function as an abstract declarator of C.
     fn declarator() -> String;

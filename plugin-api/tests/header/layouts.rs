@@ -11,7 +11,7 @@ use plugin_api::{
 
 use crate::ctype::{CFunction, CType};
 
-/// The spelling of the type of a field, told by a function that never runs.
+/// The spelling of a field's type, inferred from a function that never runs.
 fn field_type<S, T: CType>(_: fn(&S) -> &T) -> String {
     T::spelling()
 }

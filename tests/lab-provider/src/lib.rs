@@ -6,12 +6,12 @@
 //! need no progress of their own; everything happens when the initiator reads its completion queue.
 //! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue. A message
 //! waits in its receiver's mailbox until the receiver reads its queue.
-//! `config` lists the environment that shapes it. Only what a one-sided transport calls is served.
+//! `config` lists the environment that shapes it. It serves only functions that a one-sided transport calls.
 //!
-//! Layers, lowest first, one folder each: `base` (settings, reports, arithmetic); `reach` (what peers reach of a
-//! process, and how); `work` (operations between post and completion); `objects` (libfabric's fids and their calls).
-//! `info` says what is on offer. Within `objects`, files know each other as libfabric's tables do: a domain opens
-//! what belongs to a domain.
+//! Layers, lowest first, one folder each: `base` (settings, reports, arithmetic); `reach` (memory and messages that
+//! peers reach); `work` (operations between post and completion); `objects` (libfabric's fids and their calls).
+//! `info` lists the offered providers. Within `objects`, files use each other like libfabric's tables: for example,
+//! a domain opens endpoints and queues.
 
 #![allow(
     clippy::useless_conversion,

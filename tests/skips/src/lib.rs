@@ -1,8 +1,8 @@
 //! The only interface by which a test reports that it cannot run here, and the rule when this is a failure.
 //!
-//! `./dev test` installs the packages that tests use and sets `TESTS_REQUIRE_ALL`. A skip is a failure then, unless the
-//! test lacks something that no package brings, such as a right or a feature of the kernel: the [`Lacking`] says what, and
-//! this crate looks for it by itself, so a test that skips for a wrong reason fails. Skips that remain are written to the file
+//! `./dev test` installs the packages that tests use and sets `TESTS_REQUIRE_ALL`. A skip is a failure then, unless the test
+//! lacks something that no package provides, such as a right or a feature of the kernel. [`Lacking`] names it, and this crate
+//! checks that it is missing, so a test that skips for a wrong reason fails. Skips that remain are written to the file
 //! `TESTS_SKIPPED`, whose lines `./dev test` shows at its end.
 
 use std::ffi::c_void;

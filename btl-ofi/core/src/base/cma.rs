@@ -2,8 +2,8 @@
 //!
 //! The kernel copies between the two address spaces before the call returns. A transfer is therefore complete, and
 //! visible at the target, when the call returns; the target takes no part. The kernel checks the pages of both sides:
-//! a page that cannot be used is an error of the call, not a signal. Errors of the caller's own buffer are told apart
-//! from errors of the target's memory.
+//! a page that cannot be used is an error of the call, not a signal. The result distinguishes errors of the caller's
+//! own buffer from errors of the target's memory.
 
 use std::ffi::c_void;
 

@@ -18,7 +18,7 @@ pub fn branch() {
     }
 }
 
-/// Returns the same status. The compiler then loads the value of `SUCCESS` only where it is returned. Without this, the
+/// Returns the same status. The compiler then loads the value of `SUCCESS` only at the return. Without this, the
 /// compiler loads the value before the provider's call, into a register that it must then save.
 #[inline(always)]
 pub fn late_success(status: Status) -> Status {

@@ -9,7 +9,7 @@
 //! peer stay in order, although other memory of the peer is reached through the ring.
 //!
 //! **Atomicity.** One instruction changes each element, as at the ring's responder (`engine::commands`). Only peers whose
-//! atomics go by a ring are reached so: where the provider's hardware executes atomics, it executes all of them. If the
+//! atomics go by a ring are reached so: if the provider's hardware executes atomics, it executes all of them. If the
 //! provider's software fetches a value and changes it one after the other (`Policy::fetch_alone`), only the target executes
 //! atomics.
 

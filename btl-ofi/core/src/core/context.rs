@@ -1,4 +1,5 @@
-//! Transmit contexts: where operations are posted and complete, and the lock over both.
+//! Transmit contexts: each has the queues in which operations are posted and complete, and their
+//! lock.
 
 mod message;
 

@@ -5,7 +5,7 @@
 //! | atomics of the peer | path of an apply |
 //! | --- | --- |
 //! | this thread | this thread, by the responder's function |
-//! | the peer's ring | by the ring; by instructions of this thread where it maps the memory, no function is needed and the ring holds none |
+//! | the peer's ring | by the ring; by instructions of this thread if it maps the memory, no function is needed and the ring holds none |
 //! | message | by message |
 //! | the provider | by message, if there are messages, and never on aligned elements of a type that the typed atomics serve |
 //!

@@ -7,7 +7,7 @@
 //! | any other | the atomic is posted when the put has completed (`engine::compound::notices`) |
 //!
 //! A ring put cannot carry the bytes: the origin may revoke the ring put and copy by cross-memory attach, while the target
-//! already goes on to the atomic in the ring.
+//! already continues with the atomic in the ring.
 //!
 //! The atomic takes the route of the peer's atomics, so other atomics may also read and change the counter.
 

@@ -210,7 +210,7 @@ impl Transport {
         Some(self.complete_copy(endpoint, caller, (Carrier::Cma, size)))
     }
 
-    /// Gets from a peer by CMA. The target copies a share where that is faster.
+    /// Gets from a peer by CMA. The target copies a share if that is faster.
     ///
     /// # Safety
     /// `endpoint` is live; `local` is writable for `size` bytes.

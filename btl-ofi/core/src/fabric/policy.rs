@@ -7,7 +7,7 @@
 //! | ring | nothing: the target executes and answers | atomics to these peers; ring put, ring get |
 //! | message | nothing: the target executes and answers (`fabric::msg`) | small transfers and all atomics to other nodes, if the provider makes them in software; atomics that it cannot be trusted with |
 //! | delivered | `FI_DELIVERY_COMPLETE`, per operation | all other puts and updates |
-//! | by order | a plain completion, and a read behind it (`confirmation`) | puts, where delivery-complete is missing or means sent, and reads come behind puts |
+//! | by order | a plain completion, and a read behind it (`confirmation`) | puts, if delivery-complete is missing or means sent, and reads come behind puts |
 //! | returned | a plain completion | gets, fetching atomics: data returned; updates by shm itself, and where puts go by order |
 //!
 //! `peer::route` selects the path of each peer. `sm::channel` holds the rings. `carrier::ring::transfers` chooses ring put
@@ -273,8 +273,8 @@ pub(crate) fn longest_batch(info: InfoRef<'_>) -> usize {
 }
 
 /// Sizes in bytes of the largest put and the largest get that travel as a message. Gets may be longer if answers may be
-/// long. The target copies the bytes of a put once more than the provider would, but those of a get equally often. Both are
-/// 0 if only the provider's atomics are forgone: its transfers need no progress of the target.
+/// long. The target copies the bytes of a put once more than the provider would, but the bytes of a get as often as the
+/// provider. Both are 0 if only the provider's atomics are forgone: its transfers need no progress of the target.
 pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     if forgoes_atomics(&info.provider()) {
         return (0, 0);

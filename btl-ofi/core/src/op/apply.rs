@@ -5,7 +5,7 @@
 //!
 //! | element | changed by |
 //! | --- | --- |
-//! | 1, 2, 4 or 8 bytes, aligned to its size | the processor's atomics, one element at a time: by [`element`](crate::op::element) where that has the operation, else by a compare-and-swap loop around the user's function |
+//! | 1, 2, 4 or 8 bytes, aligned to its size | the processor's atomics, one element at a time: by [`element`](crate::op::element) if it has the operation, otherwise by a compare-and-swap loop around the user's function |
 //! | any other, and any that lies in several runs (MPI_SHORT_INT, which has a gap) | the responder alone, under its lock, with the user's function on a copy |
 //! | on a device | the responder alone, on a copy, under the lock of all commands on such memory |
 //! | in a region that [commands alone](crate::Transport::register_sole) change | the responder alone, under its lock: by a load and a store, or with the user's function on a copy |
@@ -29,7 +29,7 @@
 //! | 2, 3, 4; ... | a run: offset from the command's address; bytes and count of its blocks; distance of two blocks |
 //! | after them | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
 //!
-//! Blocks of one length are *listed* where that takes fewer words: the halves of word 1 have the number of blocks and
+//! Blocks of one length are *listed* if that takes fewer words: the halves of word 1 have the number of blocks and
 //! their length, and each word behind it has the offsets of two blocks, in the largest power of two that divides an
 //! element's size.
 //!

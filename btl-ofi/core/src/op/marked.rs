@@ -115,7 +115,8 @@ impl Message {
     }
 }
 
-/// The context of a message, where the provider writes to it, and which message it is. The context's address is marked.
+/// The context of a message, to which the provider may write, and the kind of the message. The context's address is
+/// marked.
 #[repr(C, align(16))]
 pub(crate) struct Claimed {
     /// Behind it, the context has the address of a marked pointer.

@@ -4,7 +4,7 @@
 //! | peer | puts and gets | atomics |
 //! | --- | --- | --- |
 //! | this transport itself | a copy in this thread | this thread, by the responder's functions |
-//! | same node, its memory is reached | ring while the peer is fast, else cross-memory attach | its ring; both: instructions of this process, where it [maps](crate::sm::mapped) the memory |
+//! | same node, its memory is reached | ring while the peer is fast, else cross-memory attach | its ring; both: instructions of this process, if it [maps](crate::sm::mapped) the memory |
 //! | any other, messages at both sides | small ones by message, large ones by the provider | message |
 //! | any other | the provider | the provider |
 //!

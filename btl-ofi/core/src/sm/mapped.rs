@@ -30,7 +30,7 @@ use crate::peer::endpoint::Endpoint;
 
 pub(crate) use region::Mapping;
 
-/// Number of places where a region may be stored.
+/// Number of places in which a region may be stored.
 const WAYS: usize = 4;
 const SETS: usize = 256;
 /// Number of sweeps during which a region that could not be mapped is remembered. Each check of the peers makes

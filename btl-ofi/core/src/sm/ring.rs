@@ -10,8 +10,8 @@
 //! | `published(p)` | responder, after an Acquire load | executes, writes the answer, then `answered(p)` (Release) |
 //! | `answered(p)` | requester, after an Acquire load | takes the answer; the slot is free for `p + n` |
 //!
-//! Both sides visit the positions in order: a ring is first in, first out, and no side mistakes a state for that of another
-//! lap. One cache line holds command and answer.
+//! Both sides visit the positions in order: a ring is first in, first out, and no side mistakes a state for a state of
+//! another lap. One cache line holds command and answer.
 //!
 //! A *transfer* is a command that the requester can also execute itself, through the kernel; it does so when the
 //! responder is slow. The compare-and-swap from `published(p)` decides between the two: the responder executes after

@@ -10,7 +10,7 @@ const LONG: usize = 1 << 17;
 fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u64]) {
     let local = (from.as_ptr().cast_mut().cast(), ptr::null_mut());
     let op = Op::put(h, h.base() + 8 * at as u64, local, size_of_val(from));
-    // SAFETY: the tests keep what they pass until a flush.
+    // SAFETY: the tests keep their buffers until a flush.
     insist(t, || unsafe { t.submit(peer, &op) });
 }
 

@@ -48,7 +48,7 @@ impl There<'_> {
         self.t.atomic_op(self.peer, at, &self.h, add, 1, done)
     }
 
-    /// Likewise, and fetches what was there.
+    /// Likewise, and fetches the old value.
     pub(crate) fn fetch_add(
         &self,
         place: usize,
@@ -60,7 +60,7 @@ impl There<'_> {
         self.t.atomic_fop(self.peer, out, at, &self.h, add, 1, done)
     }
 
-    /// Tries until the provider takes what `post` posts here.
+    /// Calls `post` until the provider accepts the operation.
     pub(crate) fn insist(&self, mut post: impl FnMut(&Self) -> Status) {
         insist(self.t, || post(self));
     }
@@ -118,7 +118,7 @@ impl Pair {
         unsafe { (&raw const self.window[index]).read_volatile() }
     }
 
-    /// Closes everything, and returns what is in the window.
+    /// Closes everything, and returns the contents of the window.
     pub(crate) fn close(self) -> Vec<u64> {
         self.region.close().unwrap();
         self.a.close().unwrap();

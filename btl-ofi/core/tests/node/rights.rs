@@ -1,5 +1,5 @@
-//! Peers may do only what a region was registered for, with every carrier. A call refuses an operation that
-//! is not permitted, and the operation leaves no trace.
+//! With every carrier, peers may only make accesses for which a region was registered. A call refuses an
+//! operation that is not permitted, and the operation leaves no trace.
 
 use std::mem;
 use std::sync::atomic::AtomicU8;

@@ -64,8 +64,8 @@ fn the_target_makes_it_or_the_kernel() {
 }
 
 /// The target does not answer a put in time, so the kernel makes the next puts. The number of these puts is the same
-/// with a callback, where the fast path leaves the put to the slow path, and without. Words and longer puts use
-/// different functions of the fast path.
+/// without a callback and with one, although the fast path then leaves the put to the slow path. Words and longer
+/// puts use different functions of the fast path.
 #[test]
 fn each_put_counts_once_in_the_backoff() {
     let told = Seen::default();

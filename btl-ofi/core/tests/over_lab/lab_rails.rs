@@ -79,7 +79,7 @@ impl Worker<'_> {
             .map(|slot| {
                 let at = slot - self.slots.start;
                 let put = self.dice.below(2) == 0;
-                // A put restores what is not known.
+                // A put overwrites bytes whose contents are not known.
                 let put = put || self.model[at].is_none();
                 let size = match self.model[at] {
                     None => SLOT,

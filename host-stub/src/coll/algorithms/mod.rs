@@ -56,7 +56,7 @@ pub(crate) fn build(plan: &mut Plan, collective: Collective, args: &CollArgs<'_>
             gather::binomial(plan, mine, recv, block, root);
         }
         Collective::Scatter => {
-            // In place, the root's block stays where it is.
+            // In place, the root's block is not moved.
             let mine = if recv.is_null() {
                 plan.scratch(block)
             } else {

@@ -76,7 +76,7 @@ unsafe fn through_slots(
     }
 }
 
-/// The entries that the layer overrides. Other collectives stay those of the table below.
+/// The entries that the layer overrides. Other collectives stay unchanged from the table below.
 const ENTRIES: [(Collective, Blocking); 4] = [
     (Collective::Barrier, barrier),
     (Collective::Bcast, bcast),

@@ -115,7 +115,7 @@ pub struct CollArgs<'a> {
     /// `send_blocks` is empty, too.
     pub send: *const u8,
     /// This rank's receive buffer, or the buffer of a broadcast. Null if the rank receives nothing, or at the
-    /// root of a scatter whose own block stays where it is.
+    /// root of a scatter whose own block is not moved.
     pub recv: *mut u8,
     /// Elements of a broadcast or reduction; for all other collectives, elements of a block. For an allgatherv,
     /// elements that this rank sends.

@@ -63,7 +63,7 @@ static MR: ffi::fi_ops_mr = ffi::fi_ops_mr {
     regattr: Some(region::register),
 };
 
-/// Makes a step of opening fail if the script says so.
+/// Makes a step of opening fail if the script requests it.
 pub(crate) fn step(domain: &DomainObject, name: &str) -> Result<(), c_int> {
     match domain.inner.config.faults.at_open(name) {
         0 => Ok(()),

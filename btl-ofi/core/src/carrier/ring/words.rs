@@ -1,5 +1,5 @@
 //! The fast path of ring puts and ring gets (`transfers`): transfers of at most a word are posted here, in one function
-//! with the door's, and everything else goes on to `transfers`.
+//! with the door's, and `transfers` posts all others.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

@@ -1,4 +1,4 @@
-//! Measured choice between the two paths of a large get: through the ring, where both sides copy, or by the kernel
+//! Measured choice between the two paths of a large get: through the ring, by both sides' copies, or by the kernel
 //! alone.
 //!
 //! The ring moves the data between the caches of the two processors twice. On processors that share a cache it takes

@@ -235,16 +235,16 @@ impl Job {
         &self.params
     }
 
-    /// Distributes the data of every rank to all ranks, in the order of the ranks; collective.
-    /// Progresses the transport while waiting.
+    /// Distributes the data of every rank to all ranks, in the order of the ranks; collective. The
+    /// call progresses the transport while it waits.
     pub fn allgather(&self, data: &[u8]) -> Result<Vec<Vec<u8>>, JobError> {
         Ok(self.bootstrap.allgather(data, &mut || {
             self.runtime.engine().visit();
         })?)
     }
 
-    /// Waits until every rank has called `barrier`; collective. Progresses the transport while
-    /// waiting. The call completes no outstanding operations: flush first.
+    /// Waits until every rank has called `barrier`; collective. The call progresses the transport
+    /// while it waits. It completes no outstanding operations: flush first.
     pub fn barrier(&self) -> Result<(), JobError> {
         Ok(self.bootstrap.fence(&mut || {
             self.runtime.engine().visit();

@@ -79,7 +79,7 @@ pub struct Carried {
 pub struct PeerCounters {
     /// The peer in the host's numbering, or [`NO_PEER`]. Only in the first share.
     pub proc: AtomicU64,
-    /// By [`Carrier`].
+    /// The operations of each [`Carrier`].
     pub carried: [Carried; CARRIERS],
     /// Operations that were refused for lack of room, to be repeated by the caller.
     pub again: AtomicU64,

@@ -359,7 +359,7 @@ fn link_that_stays_down_under_large_puts() {
     }
 }
 
-/// No message is outstanding then whose missing answer would show the peer's silence.
+/// In this case no missing answer to a message shows the peer's silence.
 #[test]
 fn link_that_stays_down_under_the_providers_puts_alone() {
     if available() {

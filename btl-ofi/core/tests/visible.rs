@@ -125,7 +125,7 @@ fn sockets_on_a_device_that_a_thread_serves() {
     shows_on_device("sockets", DeviceWay::Thread);
 }
 
-/// Gives the lab provider the shape in which bytes come after their completion.
+/// Makes the lab provider deliver bytes after their completion.
 fn late(pairs: &[(&str, &str)]) {
     shape(&[&[("CONFIRMS", "0"), ("READ_ORDER", "1")], pairs].concat());
 }

@@ -44,7 +44,7 @@ const SHORTER: [(&str, &str); 5] = [
     ),
 ];
 
-/// Constants, of macros and of enumerations.
+/// Constants that the headers define as macros or in enumerations.
 const CONSTANTS: &str = "\
     FI_ADDR_STR FI_ATOMIC FI_ATOMIC_READ FI_ATOMIC_WRITE FI_AV_MAP FI_AV_UNSPEC FI_BAND FI_BOR FI_BXOR FI_CLASS_AV \
     FI_CLASS_CNTR FI_CLASS_CQ FI_CLASS_DOMAIN FI_CLASS_EP FI_CLASS_FABRIC FI_CLASS_MR FI_CLASS_RX_CTX FI_CLASS_SEP \

@@ -16,7 +16,8 @@
 //!    each of its ranks. From then on no other agreement takes the numbers there, and taken numbers are returned (2). So in some
 //!    exchange all its ranks offer their numbers, and this exchange ends the agreement. Then the same holds for the next turn.
 //!
-//! An agreement with a lower turn that begins later goes first. A program begins only finitely many.
+//! An agreement with a lower turn that begins later goes first. A program begins only finitely many
+//! such agreements.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};

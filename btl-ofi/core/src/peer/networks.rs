@@ -11,7 +11,7 @@
 //! | has an address that this node has too, or the reverse (docker0) | refused: each would talk to its own node |
 //! | is on a network of this process, or the reverse | they meet |
 //! | is on a network that `btl_ofi_if_include` names | they meet: the user says that routers connect them |
-//! | is on another network, though both have one in common | refused |
+//! | is on another network, although the two nodes share a network | refused |
 //! | shares no network, and the kernel knows a route | they meet |
 //! | shares no network, and there is no route | refused |
 

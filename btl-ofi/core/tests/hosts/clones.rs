@@ -1,6 +1,6 @@
-//! Processes that only seem to be on one node: those of cloned virtual machines with equal node numbers and process ids,
-//! and those of other hosts with a provider for one node. Also processes of one node that seem to be on two: a container
-//! that sees the outer `/proc`.
+//! Processes that only seem to be on one node: processes of cloned virtual machines with equal node numbers and process
+//! ids, and processes of other hosts with a provider for one node. Also processes of one node that seem to be on two
+//! nodes, because their container sees the outer `/proc`.
 
 use plugin_api::Status;
 use test_skips::{Lacking, skipped};

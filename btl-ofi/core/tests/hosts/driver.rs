@@ -22,7 +22,7 @@ pub(crate) struct Rank<'a> {
 pub(crate) struct Posted {
     pub(crate) tracked: u32,
     pub(crate) untracked: u32,
-    /// The number of puts among them that exceed a message.
+    /// The number of the puts that exceed a message.
     pub(crate) large: u32,
     pub(crate) last: Status,
 }

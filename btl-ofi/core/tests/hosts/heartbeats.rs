@@ -1,4 +1,5 @@
-//! Ranks that wait: a link that goes down, or a peer that is killed, with nothing outstanding; a peer that is stopped.
+//! Ranks that wait while a link goes down, while a peer is killed with nothing outstanding, or while a peer is
+//! stopped.
 
 use plugin_api::Status;
 
@@ -8,7 +9,7 @@ use crate::driver::{Rank, Seen};
 use crate::namespaces::{Host, available};
 use crate::two_hosts;
 
-/// The peer timeout, milliseconds.
+/// The peer timeout in milliseconds.
 const TIME: u32 = 2000;
 
 /// A rank that waits, and a peer on another host. The waiting rank has put to the peer, or the peer

@@ -81,7 +81,8 @@ impl Host {
         self.container(name, true)
     }
 
-    /// The same, but `/proc` still shows the processes of this host.
+    /// A host like that of [`beside`](Self::beside), except that `/proc` still shows the processes
+    /// of this host.
     pub(crate) fn with_outer_proc(&self, name: &str) -> Host {
         self.container(name, false)
     }
@@ -209,8 +210,8 @@ impl Host {
         writeln!(&self.to, "{line}").unwrap();
     }
 
-    /// The next line of a rank; for 0, of the first process. A transfer may wait for the timeout of a rail
-    /// meanwhile.
+    /// The next line of a rank, or of the first process for 0. A transfer may wait for the timeout of a
+    /// rail meanwhile.
     pub(crate) fn answer(&self, rank: usize) -> String {
         let line = self.said[rank].recv_timeout(BLOCKED);
         line.unwrap_or_else(|e| panic!("rank {rank} (0 is the host): {e}"))

@@ -51,8 +51,8 @@ fn equal_process_ids() {
         check(owner.counted(), &tallies, 1);
         routes(&owner, &near, &far);
 
-        // Two processes have the same process id, and one dies. The dead process is lost to its
-        // peers, the other process is not.
+        // Two processes have the same process id, and one dies. The peers lose the dead process and
+        // keep the other process.
         near.connect(1, &far);
         let met = near.post(1, 40);
         assert_eq!(near.flush(), Status::SUCCESS);

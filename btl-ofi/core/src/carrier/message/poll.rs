@@ -35,8 +35,8 @@ impl Core {
     }
 
     /// Reports the effects of completed messages. Releases the lock. Returns the number of operations that are over, and
-    /// the sends that the caller must then [pass to the host](Self::deliver_arrived). Without either, the number is 1,
-    /// because a message arrived or left.
+    /// the sends that the caller must then [pass to the host](Self::deliver_arrived). If there is neither an operation
+    /// nor a send, the number is 1, because a message arrived or left.
     pub(crate) fn report_messages(
         &self,
         context: &Context,
@@ -92,8 +92,8 @@ impl Core {
             failed += *n as usize;
         }
         let untracked = ended.untracked.iter().map(|(_, n)| *n as usize).sum();
-        // Lowered here only if none failed. Failed operations are reported first, because a release
-        // waits until their counts are lowered.
+        // If operations failed, `tell_failures` lowers the counts after its reports, because a
+        // release waits only until the counts are lowered.
         if ended.lost.is_empty() {
             for (tag, n) in ended.untracked.drain(..) {
                 self.lower(context, tag, n);

@@ -1,5 +1,5 @@
-//! Checks whether the processes of peers are dead to which the provider does not connect, because some providers do
-//! not report this.
+//! Finds dead processes among the peers to which the provider does not connect. Some providers do not report such a
+//! process.
 
 use std::collections::HashSet;
 use std::ptr::NonNull;

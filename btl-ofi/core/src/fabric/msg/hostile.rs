@@ -597,8 +597,8 @@ fn a_transfer_of_runs_is_executed() {
     let (header, words) = read(&mut answer);
     assert_eq!((header.entries, header.results), (0, 6));
     assert_eq!(words[Header::WORDS..], [ONES; 6]);
-    // An older target without transfers of runs sees an unknown bit, just as this target sees the
-    // next bit as unknown.
+    // An older target without transfers of runs does not know their bit, as this target does not
+    // know the next bit.
     let mut words = batch_of_apply(&memory, transfer(AtomicOp::Write));
     let first = 1 << 32 | 0xff << 40 | (AtomicOp::Write as u64) << 48 | 1 << 56;
     let first = words.iter().position(|word| *word == first).unwrap();

@@ -56,8 +56,8 @@ pub(super) struct Line {
     pub(super) waiting: VecDeque<u32>,
     /// Batches that were sent and not answered yet.
     pub(super) unanswered: VecDeque<u32>,
-    /// Number of these batches that the answer to a later batch will cover, and how many of this kind were sent last in
-    /// a row.
+    /// Number of the unanswered batches that the answer to a later batch will cover, and number of the consecutive last
+    /// batches of this kind.
     covered: usize,
     row: usize,
     /// Bytes of the unanswered batches.

@@ -57,7 +57,7 @@ impl Receives {
         }
     }
 
-    /// Called after the endpoints are closed: nothing more is posted.
+    /// Ends all posts. The caller has closed the endpoints.
     pub(super) fn close(&mut self) {
         self.unposted.clear();
     }

@@ -140,7 +140,7 @@ impl Target {
         inbox.is_some_and(|inbox| inbox.keeps(receive))
     }
 
-    /// Called after the endpoints are closed: nothing more is sent.
+    /// Ends all sends. The caller has closed the endpoints.
     pub(super) fn close(&mut self) {
         self.unsent.clear();
         self.pauses.clear();

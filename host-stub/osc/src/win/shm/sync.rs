@@ -53,7 +53,7 @@ pub(super) fn flush(window: &Window, call: &'static str, _rank: usize) -> WinRes
 
 #[inline]
 pub(super) fn flush_all(window: &Window, call: &'static str) -> WinResult<()> {
-    // Other processes see earlier stores before anything that this rank reads from here on.
+    // Other processes see the earlier stores of this rank before this rank reads further data.
     memory_fence(Ordering::SeqCst);
     window.now_and_then(call)
 }

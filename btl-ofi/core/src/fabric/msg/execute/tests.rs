@@ -36,7 +36,7 @@ fn read_only(memory: &Memory) -> Handle {
     Handle::new(base, length, READ_ONLY, Access::REMOTE_READ, 1)
 }
 
-/// Executes entries in one batch, and compares the effect with that of each entry in a batch alone.
+/// Executes entries in one batch, and compares the effect with the effect of one batch per entry.
 fn executed(entries: &[Entry]) -> Result<(), TestCaseError> {
     let memory = Memory::new();
     {

@@ -1,5 +1,5 @@
 //! The origin's side of the host's sends. A send is copied into a batch. The send has left when the provider needs no more
-//! progress for it. Before that, it would not arrive while the host computes.
+//! progress for it. A send that has not left does not arrive while the host computes.
 
 use std::ptr::NonNull;
 
@@ -17,10 +17,11 @@ use crate::peer::endpoint::Endpoint;
 /// later: an empty socket buffer has room for them.
 pub(crate) const HANDED_ON: usize = 16 * 1024;
 
-/// When a send must leave.
+/// The time at which a send must leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leaves {
-    /// Before the call returns. If it cannot, nothing is sent and the call returns [`Status::TEMP_OUT_OF_RESOURCE`].
+    /// Before the call returns. If the send cannot leave by then, the call sends nothing and returns
+    /// [`Status::TEMP_OUT_OF_RESOURCE`].
     Now,
     /// As soon as the line to the peer has room.
     Later,

@@ -69,7 +69,7 @@ impl Side {
         self.try_to_send_beside(size, leaves, true)
     }
 
-    /// Tries to send a message of the host. `is_alone` says that nothing else is ahead of it in the
+    /// Tries to send a message of the host. `is_alone` says that the message is the only one in the
     /// provider's queue.
     fn try_to_send_beside(
         &mut self,
@@ -378,8 +378,7 @@ fn a_receipt_for_what_was_not_sent_is_refused() {
     assert_eq!(side.line().unanswered.len(), 1, "an old one covers nothing");
 }
 
-/// Whatever a receipt contains, it ends no operation, and the count of unanswered batches stays
-/// right.
+/// A receipt with any content ends no operation, and leaves the count of unanswered batches right.
 #[test]
 fn receipts_of_a_hostile_target_do_no_harm() {
     let mut state = 7u64;

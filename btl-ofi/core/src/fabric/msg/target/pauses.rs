@@ -19,8 +19,8 @@ pub(super) const LONGEST: u32 = 3;
 /// Number of tries after which the time is recorded.
 const TIMED: u32 = PROMPT;
 /// The answers are parked after this number of tries and this time since the first [`TIMED`] tries. Time alone is no
-/// criterion: on a busy machine a second may contain only a few calls of progress, and a parked living client gets its
-/// answers only by asking.
+/// criterion, because on a busy machine a second may contain only a few calls of progress, and a parked living client
+/// gets its answers only by asking.
 const LAST: u32 = PROMPT + 1000;
 const PATIENCE: Duration = Duration::from_secs(1);
 
@@ -43,7 +43,7 @@ pub(super) struct Pauses {
     answers: Vec<u32>,
     /// Number of calls of progress while there are pauses.
     calls: u32,
-    /// The call in which the next pause ends.
+    /// Number of the call in which the next pause ends.
     due: u32,
 }
 

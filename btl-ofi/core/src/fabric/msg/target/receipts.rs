@@ -21,7 +21,8 @@ impl Target {
         words: &[u64],
     ) -> Result<(), &'static str> {
         let number = match header.client {
-            // Either the answer with the client's number is late, or the origin's first batch is.
+            // Either the answer with the client's number is late, or the origin's first batch is
+            // late.
             UNKNOWN => {
                 let is_of = |client: &Option<Client>| {
                     client.as_ref().is_some_and(|client| client.is_of(header))

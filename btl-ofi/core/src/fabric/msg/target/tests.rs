@@ -368,8 +368,8 @@ fn a_pause_ends_when_there_is_room() {
     assert!(!target.has_unsent());
 }
 
-/// However many origins have answers that cannot be sent, each answer is kept until its origin asks or leaves. Answers
-/// beyond the number that an origin may wait for are not kept.
+/// Any number of origins may have answers that cannot be sent. Each of these answers is kept until its origin asks or
+/// leaves. Answers beyond the number that an origin may wait for are not kept.
 #[test]
 fn each_origin_has_room_for_its_answers() {
     const ORIGINS: u64 = 100;

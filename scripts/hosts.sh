@@ -6,11 +6,11 @@
 #
 # Each host has its own network, host name, process ids, IPC, mounts, /tmp and /dev/shm. `head` has its own network and
 # name; mpirun runs there and has no ranks. Two networks join all: eth0 10.88.0.0/24 (and fd88::/64), eth1 10.77.0.0/24.
-# Everything ends with the first process of its namespaces, which ends with this script, however that ends.
+# All processes of a host end with the first process of its namespaces, which ends with this script in every case.
 
 hosts_folder=
 hosts_life=
-# The case that runs.
+# The current case.
 hosts_job=
 declare -A hosts_pids=()
 
@@ -36,7 +36,8 @@ hosts_enter() {
     shift
     local own=(--pid="/proc/$pid/ns/pid_for_children" --ipc)
     [ "$name" != head ] || own=()
-    # Without the end of the pipe by which hosts live: they end with this script also if a command does not.
+    # The command does not get the pipe's end that keeps hosts alive, so hosts end with this script also if
+    # a command does not.
     if [ -n "$hosts_life" ]; then
         nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@" {hosts_life}>&-
     else
@@ -56,7 +57,7 @@ hosts_start() {
     if [ "$name" = head ]; then
         kinds=() private=()
     fi
-    # What is run must stay in sight.
+    # The host must still see the files that it runs.
     for each in "$PWD" "$(readlink -f "$target")"; do
         [[ $each/ != /tmp/* ]] || private=("${private[@]/\/tmp/}")
     done
@@ -104,7 +105,7 @@ hosts_make() {
         done
         [ -e "$hosts_folder/$name.ready" ] || { cat "$hosts_folder/init.log" >&2; return 1; }
     done
-    # The hosts started before, and so have no copy of this end.
+    # The hosts started before this end was opened, so they have no copy of it.
     exec {hosts_life}>"$hosts_folder/life"
     for i in 0 1; do
         hosts_ip head link add "br$i" type bridge
@@ -118,7 +119,7 @@ hosts_make() {
     done
     cat >"$hosts_folder/agent" <<END
 #!/bin/sh
-# In ssh's place: enters the host that mpirun names.
+# Replaces ssh: enters the host that mpirun names.
 node=\$1
 shift
 pid=\$(cat "$hosts_folder/\$node.pid") || exit 1
@@ -176,8 +177,8 @@ hosts_take_docker() {
     done
 }
 
-# The settings of a job on the hosts: MPI's own messages stay on eth0. Open MPI counts the processors of each host, which are
-# the same for all, so it is told that ranks that wait have to let others run.
+# The settings of a job on the hosts: MPI's own messages stay on eth0. All hosts have the same processors, but Open MPI
+# counts them for each host, so the settings tell it that waiting ranks must let others run.
 hosts_mpirun() {
     hosts_enter head timeout --kill-after=5 "${HOSTS_LIMIT:-60}" mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
         --mca plm_rsh_agent "$hosts_folder/agent" --mca plm_rsh_no_tree_spawn 1 -x FI_SOCKETS_PE_WAITTIME=0 \
@@ -204,7 +205,8 @@ hosts_stub() {
     *) "hosts_$hosts_launcher" "$ranks" "${check[@]}" ;;
     esac
 }
-# mpirun, prterun or srun; the latter two are in hosts_launchers.sh.
+# The launcher: mpirun, prterun or srun; the functions of prterun and srun are in
+# hosts_launchers.sh.
 hosts_launcher=mpirun
 # Options of mpirun.
 hosts_extra=()
@@ -228,7 +230,8 @@ hosts_bench() {
     # Incremental builds inline less.
     CARGO_INCREMENTAL=0 build_release --bins
     hosts_make 2
-    # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
+    # The command runs in the background, because bash handles no signal while it runs a command in the
+    # foreground, and without the pipe that keeps hosts alive.
     { exec {hosts_life}>&-; exec nsenter --target "${hosts_pids[head]}" --net --uts --mount --wd="$PWD" -- \
         python3 benches/openmpi/hosts.py --bin "$openmpi_dir/bin" \
         --component "$openmpi_component" --system "$openmpi_system" --json target/bench/hosts.json \
@@ -253,7 +256,7 @@ hosts_command() {
         hosts_say "skipped, hosts cannot be made here: $why"
         return 0
     fi
-    # Each host decides by itself which interface to use.
+    # Each host chooses its interface itself.
     unset FI_TCP_IFACE FI_NET_IFACE FI_SOCKETS_IFACE FI_UDP_IFACE
     case "${1:-test}" in
     test | short)

@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# What `./dev hosts test` tries, each case a function that runs a job and looks at what it said; sourced after hosts.sh. At
-# the end stands a table: case, program and launcher, provider, result.
+# The cases of `./dev hosts test`, sourced after hosts.sh. Each case is a function that runs a job and checks the job's
+# output. The last output is a table: case, program and launcher, provider, result.
 #
 #   hosts_test [test | short]    short: what fits into three minutes
 
@@ -15,7 +15,8 @@ hosts_case() {
     local name=$1 route="$2, $hosts_launcher" provider=$3 status=0 result begin=$SECONDS log
     shift 3
     log=$hosts_logs/$(printf '%s, %s, %s' "$name" "$route" "$provider" | tr -c 'a-zA-Z0-9\n' _).log
-    # Waited for, because bash handles no signal while it runs a command; without the pipe by which hosts live.
+    # The case runs in the background, because bash handles no signal while it runs a command in the
+    # foreground, and without the pipe that keeps hosts alive.
     { exec {hosts_life}>&-; "$@"; } >"$log" 2>&1 &
     hosts_job=$!
     wait "$hosts_job" || status=$?
@@ -37,7 +38,7 @@ hosts_says() {
     shift 2
     out=$("$@" 2>&1) || status=$?
     printf '%s\nended with %d; expected: %s\n' "$out" "$status" "$text"
-    # 124 and 137: it hung, and the limit ended it.
+    # The statuses 124 and 137 say that the command hung, and that the limit ended it.
     [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && [ $((status != 0)) -eq "$wanted" ] && grep -q "$text" <<<"$out"
 }
 
@@ -62,7 +63,7 @@ hosts_check() {
     HOSTS_LIMIT=${HOSTS_LIMIT:-150} hosts_says 0 '^[1-9][0-9]* passed, 0 failed' hosts_stub "$provider" "$ranks" "$suite" "$@"
 }
 
-# Both doors over one provider.
+# Tests both doors over one provider.
 hosts_both() {
     local name=$1 provider=$2
     shift 2
@@ -72,16 +73,16 @@ hosts_both() {
     hosts_extra=()
 }
 
-# A rank dies: mpirun looks away, and the component has to end the job.
+# A rank dies: mpirun ignores the death, and the component must end the job.
 hosts_killed() {
-    # Under --enable-recovery mpirun itself answers 0.
+    # With --enable-recovery, mpirun itself returns 0.
     hosts_says 0 'ending the job' hosts_mpi "$1" 2 --enable-recovery "$openmpi_dir/bin/killed_peer"
 }
 
 # hosts_sent INTERFACE: bytes that h1 has sent over an interface.
 hosts_sent() { hosts_enter h1 cat "/sys/class/net/$1/statistics/tx_bytes"; }
 
-# hosts_over_both PROGRAM PROVIDER OPTION...: a program of two ranks succeeds, and both networks carry what it moves.
+# hosts_over_both PROGRAM PROVIDER OPTION...: a program of two ranks succeeds, and both networks carry its bytes.
 hosts_over_both() {
     local program=$1 provider=$2 network before=() sent
     shift 2
@@ -90,13 +91,13 @@ hosts_over_both() {
     for network in 0 1; do
         sent=$(($(hosts_sent "eth$network") - before[network]))
         echo "eth$network: $sent bytes"
-        # How much depends on the speeds that are measured; a network that is not used carries some kilobytes.
+        # The share of each network depends on the measured speeds; an unused network carries some kilobytes.
         [ $sent -gt 500000 ] || return 1
     done
 }
 
-# hosts_cut_under PROGRAM SECONDS OUTPUT JOB...: runs a job, and takes eth1 of h2 away for so long once the program is ready, or
-# until the job ends if that is 0. Prints what the job said, and returns its status.
+# hosts_cut_under PROGRAM SECONDS OUTPUT JOB...: runs a job. Once the program is ready, takes eth1 of h2 down for SECONDS, or
+# until the job ends if SECONDS is 0. Prints the job's output, and returns its status.
 hosts_cut_under() {
     local program=$1 away=$2 log=$3 tries status=0 job
     shift 3
@@ -121,8 +122,8 @@ hosts_cut_under() {
     return $status
 }
 
-# hosts_cut PROGRAM PROVIDER SECONDS LIMIT: eth1 of h2 goes down and comes back while a job runs with a limit of seconds: that
-# is said, and nothing is lost.
+# hosts_cut PROGRAM PROVIDER SECONDS LIMIT: eth1 of h2 goes down and comes back while a job runs with a limit of LIMIT
+# seconds: the job reports the cut, and loses nothing.
 hosts_cut() {
     local program=$1 provider=$2 away=$3 limit=$4 log=$hosts_logs/cut
     HOSTS_LIMIT=100 hosts_cut_under "$program" "$away" "$log" \
@@ -131,7 +132,7 @@ hosts_cut() {
         grep -q 'has not answered for 1[0-9] s' "$log" && grep -q 'answers again' "$log"
 }
 
-# hosts_given_up PROGRAM PROVIDER: the same with a peer timeout: the job ends.
+# hosts_given_up PROGRAM PROVIDER: a cut with a peer timeout, at which the job ends.
 hosts_given_up() {
     local program=$1 provider=$2 log=$hosts_logs/given_up status=0
     HOSTS_LIMIT=60 hosts_cut_under "$program" 0 "$log" \
@@ -139,7 +140,8 @@ hosts_given_up() {
     [ "$status" -ne 0 ] && [ "$status" -ne 124 ] && [ "$status" -ne 137 ] && grep -q 'btl_ofi_peer_timeout 3000' "$log"
 }
 
-# No provider, or one that cannot serve: the reason stands before Open MPI's MPI_ERR_WIN. And a job without btl/tcp.
+# Without a provider that can serve, the reason is printed before Open MPI's MPI_ERR_WIN. Tests also a job without
+# btl/tcp.
 hosts_test_provider() {
     hosts_case 'no provider named' 'Open MPI' '' hosts_hello '' 2
     local provider
@@ -149,7 +151,7 @@ hosts_test_provider() {
     done
 }
 
-# What every host has must not be taken.
+# The component must not use an address that every host has.
 hosts_test_docker() {
     local provider
     hosts_give_docker h1 h2
@@ -196,8 +198,9 @@ hosts_test_clones() {
     done
 }
 
-# Each rank in a namespace of process ids of its own, all of a host with one /dev/shm. The ranks of a host get different ids
-# there, because Open MPI 4.1 mistakes processes of one node with equal ids for a single process and crashes.
+# Each rank has its own namespace of process ids, and all ranks of a host share one /dev/shm. The ranks of a host get
+# different process ids, because Open MPI 4.1 mistakes processes of one node with equal ids for a single process and
+# crashes.
 hosts_test_containers() {
     local provider HOSTS_BTL=self,tcp
     local own=(unshare --pid --fork --kill-child=KILL)
@@ -206,13 +209,14 @@ hosts_test_containers() {
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'ranks in containers' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
             hosts_mpi "$provider" 4 "${own[@]}" --mount-proc "${late[@]}" "$openmpi_dir/bin/hello_window"
-        # There, the files under a process id belong to an unrelated process.
+        # In such a container, the files under a process id belong to an unrelated process.
         hosts_case 'containers that see the outer /proc' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
             hosts_mpi "$provider" 4 "${own[@]}" "${late[@]}" "$openmpi_dir/bin/hello_window"
     done
 }
 
-# Two ranks on each of two hosts: neighbours by memory, others by the provider. Sockets is too slow for every suite.
+# Two ranks run on each of two hosts. Ranks of one host use memory, other ranks use the provider. The provider
+# sockets is too slow for all suites.
 hosts_test_mixed() {
     local provider suite
     for provider in 'tcp;ofi_rxm' net sockets; do
@@ -223,7 +227,7 @@ hosts_test_mixed() {
     done
 }
 
-# Frames of 9000 bytes.
+# Tests networks with frames of 9000 bytes.
 hosts_test_jumbo() {
     local name i
     for i in 0 1; do
@@ -236,7 +240,7 @@ hosts_test_jumbo() {
     hosts_both 'an MTU of 9000' net
 }
 
-# The other launchers of host-stub: in short, over one provider, because those of mpirun's cases have the providers.
+# Tests the other launchers of host-stub, shortly and over one provider, because mpirun's cases test all providers.
 hosts_test_launchers() {
     local kind=$1 why provider hosts_launcher
     for hosts_launcher in prterun srun; do
@@ -301,12 +305,12 @@ hosts_test() {
             hosts_case 'a link cut for 12 s' 'Open MPI' "$provider" hosts_cut cut_link "$provider" 12 10
             hosts_case 'a link cut for 15 s, ranks only wait' 'Open MPI' "$provider" hosts_cut waits_only "$provider" 15 32
         done
-        # Its threads take the processors from the process that counts the seconds.
+        # The threads of sockets take the processors from the process that counts the seconds.
         hosts_case 'a link cut for 20 s' 'Open MPI' sockets hosts_cut cut_link sockets 20 18
         hosts_test_mixed
     fi
     hosts_test_launchers "$kind"
-    # Last, because the networks stay so.
+    # The last case, because the networks keep these large frames.
     hosts_test_jumbo
     hosts_end
     printf '\n'

@@ -8,7 +8,7 @@ shift 2
 mount --make-rprivate /
 for private in "$@"; do mount -t tmpfs tmpfs "$private"; done
 mount -t sysfs sysfs /sys
-# Names without a server that nobody could reach.
+# Names of the hosts, because no host reaches a name server.
 mount --bind "$folder/etc_hosts" /etc/hosts
 [ ! -e /etc/resolv.conf ] || mount --bind "$folder/etc_resolv" /etc/resolv.conf
 hostname "$name"

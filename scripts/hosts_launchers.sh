@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# The launchers of `host-stub` on the hosts of `./dev hosts`, besides mpirun; sourced after hosts.sh. Neither is installed:
-# prterun comes with the wheel of Open MPI 5 into an environment of its own, Slurm as Debian's packages, which are unpacked
-# and not configured. If a launcher is not available, its cases are skipped with the reason.
+# The launchers of `host-stub` on the hosts of `./dev hosts`, besides mpirun; sourced after hosts.sh. Neither launcher is
+# installed on the machine: prterun comes with the wheel of Open MPI 5 into its own environment, and Slurm's Debian
+# packages are unpacked but not configured. If a launcher is not available, its cases are skipped with the reason.
 #
 #   hosts_prterun_missing, hosts_srun_missing    get the launcher; print the reason if that fails
 #   hosts_srun_start                             Slurm's daemons, which end with the hosts
@@ -38,7 +38,7 @@ hosts_srun_download() {
     timeout 60 apt-get download "${packages[@]}" ||
         { timeout 120 apt-get -qq update && timeout 60 apt-get download "${packages[@]}"; } || return 1
     for package in *.deb; do dpkg-deb -x "$package" . || return 1; done
-    # Only what is whole gets the name that is looked for.
+    # The folder gets its final name only when it is complete.
     mv usr ..
 }
 
@@ -51,7 +51,7 @@ hosts_srun_missing() {
     done
 }
 
-# hosts_slurm HOST PROGRAM ARGUMENTS...: a program of Slurm's, from where it was unpacked.
+# hosts_slurm HOST PROGRAM ARGUMENTS...: a program of the unpacked Slurm.
 hosts_slurm() {
     local name=$1 folder program=$2
     shift 2
@@ -60,8 +60,8 @@ hosts_slurm() {
         timeout --kill-after=5 "${HOSTS_LIMIT:-60}" "$folder/$program" "$@" </dev/null
 }
 
-# hosts_srun RANKS COMMAND...: half of the ranks on each of two hosts. From h1, with which srun ends too: on head it would
-# wait for hosts that are gone.
+# hosts_srun RANKS COMMAND...: half of the ranks on each of two hosts. srun runs on h1 and ends with h1; on head, srun
+# would wait for hosts that have ended.
 hosts_srun() {
     local ranks=$1
     shift
@@ -69,13 +69,14 @@ hosts_srun() {
         env FI_SOCKETS_PE_WAITTIME=0 "$@"
 }
 
-# Starts slurmctld on h1 and a slurmd on each host; prints the reason if they do not come up. The network is their own: no
-# credentials.
+# Starts slurmctld on h1 and a slurmd on each host; prints the reason if they do not come up. The daemons have their own
+# network, so they need no credentials.
 hosts_srun_start() {
     local folder tries
     folder=$(readlink -f "$hosts_slurm_dir/usr")
     mkdir "$hosts_folder/slurm"
-    # Version 1 does nothing unless a plugin uses it; what is found would be an empty /sys/fs/cgroup, and an error.
+    # Version 1 does nothing unless a plugin uses it. Slurm would find an empty /sys/fs/cgroup, and report an
+    # error.
     echo 'CgroupPlugin=cgroup/v1' >"$hosts_folder/cgroup.conf"
     cat >"$hosts_folder/slurm.conf" <<END
 ClusterName=hosts
@@ -108,7 +109,7 @@ END
     echo "Slurm's daemons do not come up, see $hosts_logs/slurm*.log"
 }
 
-# hosts_daemon NAME HOST PROGRAM ARGUMENTS...: runs a program of Slurm's until the hosts end.
+# hosts_daemon NAME HOST PROGRAM ARGUMENTS...: runs a program of Slurm until the hosts end.
 hosts_daemon() {
     local name=$1
     shift

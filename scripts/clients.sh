@@ -215,7 +215,7 @@ clients_command() {
             clients_place "$place"
             continue
         fi
-        why=$(hosts_obstacle)
+        why=$(namespaces_obstacle)
         if [ -n "$why" ]; then
             openmpi_say "skipped, hosts cannot be made here: $why"
         else

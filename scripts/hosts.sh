@@ -5,8 +5,11 @@
 #   hosts_command [test | short | bench | shell]    what `./dev hosts` calls
 #
 # Each host has its own network, host name, process ids, IPC, mounts, /tmp and /dev/shm. `head` has its own network and
-# name; mpirun runs there and has no ranks. Two networks join all: eth0 10.88.0.0/24 (and fd88::/64), eth1 10.77.0.0/24.
+# name; mpirun runs there and has no ranks. Two networks join all: eth0 10.88.0.0/24, eth1 10.77.0.0/24.
 # All processes of a host end with the first process of its namespaces, which ends with this script in every case.
+
+# shellcheck source=scripts/hosts_namespaces.sh
+. scripts/hosts_namespaces.sh
 
 hosts_folder=
 hosts_life=
@@ -16,69 +19,47 @@ declare -A hosts_pids=()
 
 hosts_say() { printf '== %s\n' "$*"; }
 
-# Prints the reason why hosts cannot be made here; nothing if they can.
-hosts_obstacle() {
-    local program out
-    if [ "$(id -u)" -ne 0 ]; then
-        echo 'not root'
-        return
-    fi
-    for program in ip unshare nsenter mkfifo; do
-        have "$program" || { echo "$program is missing"; return; }
-    done
-    out=$(unshare --net --uts --ipc --mount --pid --fork --mount-proc \
-        ip link add br0 type bridge 2>&1) || { echo "no namespaces: $out"; return; }
-}
-
 # hosts_enter NAME COMMAND...: runs a command in a host.
 hosts_enter() {
-    local name=$1 pid=${hosts_pids[$1]}
+    local pid=${hosts_pids[$1]}
     shift
-    local own=(--pid="/proc/$pid/ns/pid_for_children" --ipc)
-    [ "$name" != head ] || own=()
     # The command does not get the pipe's end that keeps hosts alive, so hosts end with this script also if
     # a command does not.
     if [ -n "$hosts_life" ]; then
-        nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@" {hosts_life}>&-
+        (namespaces_enter "$pid" "$@") {hosts_life}>&-
     else
-        nsenter --target "$pid" --net --uts --mount "${own[@]}" --wd="$PWD" -- "$@"
+        (namespaces_enter "$pid" "$@")
     fi
 }
 
-hosts_ip() {
-    local name=$1
-    shift
-    hosts_enter "$name" ip "$@"
-}
+hosts_ip() { hosts_enter "$1" ip "${@:2}"; }
 
 # hosts_start NAME: the namespaces of one host.
 hosts_start() {
-    local name=$1 kinds=(--pid --ipc --mount-proc) private=(/dev/shm /tmp) each
+    local name=$1 start=namespaces_start private=(/dev/shm /tmp) each
     if [ "$name" = head ]; then
-        kinds=() private=()
+        start=namespaces_start_head private=()
     fi
     # The host must still see the files that it runs.
     for each in "$PWD" "$(readlink -f "$target")"; do
         [[ $each/ != /tmp/* ]] || private=("${private[@]/\/tmp/}")
     done
-    unshare --net --uts --mount "${kinds[@]}" --fork --kill-child=KILL \
-        scripts/hosts_init.sh "$name" "$hosts_folder" ${private[@]:+${private[@]}} 2>>"$hosts_folder/init.log" &
+    "$start" "$name" ${private[@]:+${private[@]}} <"$hosts_folder/life" >"$hosts_folder/$name.ready" 2>>"$hosts_folder/init.log" \
+        {hosts_life}>&- &
     hosts_pids[$name]=$!
     echo $! >"$hosts_folder/$name.pid"
 }
 
 # hosts_wire NAME NUMBER: joins a host to both networks of the head.
 hosts_wire() {
-    local name=$1 number=$2 network
+    local name=$1 number=$2 pid=${hosts_pids[$1]} network
     for network in 0 1; do
-        nsenter --target "${hosts_pids[head]}" --net ip link add "p$network$name" type veth \
-            peer name "eth$network" netns "${hosts_pids[$name]}"
-        hosts_ip head link set "p$network$name" master "br$network" up
-        hosts_ip "$name" link set "eth$network" up
+        namespaces_wire "${hosts_pids[head]}" "p$network$name" "$pid" "eth$network"
+        hosts_ip head link set "p$network$name" master "br$network"
     done
     hosts_ip "$name" address add "10.88.0.$number/24" dev eth0
-    hosts_ip "$name" address add "fd88::$number/64" dev eth0 nodad
     hosts_ip "$name" address add "10.77.0.$number/24" dev eth1
+    namespaces_await "$pid" eth0 eth1
 }
 
 # hosts_make COUNT: the head and hosts h1, h2, ...
@@ -91,6 +72,7 @@ hosts_make() {
     trap 'exit 143' TERM
     for ((i = 1; i <= count; ++i)); do names+=("h$i"); done
     mkfifo "$hosts_folder/life"
+    exec {hosts_life}<>"$hosts_folder/life"
     : >"$hosts_folder/etc_resolv"
     { echo '127.0.0.1 localhost'
         echo '10.88.0.1 head'
@@ -99,43 +81,31 @@ hosts_make() {
     for name in "${names[@]}"; do hosts_start "$name"; done
     for name in "${names[@]}"; do
         for ((tries = 0; tries < 500; ++tries)); do
-            [ ! -e "$hosts_folder/$name.ready" ] || break
+            [ ! -s "$hosts_folder/$name.ready" ] || break
             kill -0 "${hosts_pids[$name]}" 2>/dev/null || break
             sleep 0.02
         done
-        [ -e "$hosts_folder/$name.ready" ] || { cat "$hosts_folder/init.log" >&2; return 1; }
+        [ -s "$hosts_folder/$name.ready" ] || { cat "$hosts_folder/init.log" >&2; return 1; }
+        # Names of the hosts, because no host reaches a name server.
+        hosts_enter "$name" mount --bind "$hosts_folder/etc_hosts" /etc/hosts
+        [ ! -e /etc/resolv.conf ] || hosts_enter "$name" mount --bind "$hosts_folder/etc_resolv" /etc/resolv.conf
     done
-    # The hosts started before this end was opened, so they have no copy of it.
-    exec {hosts_life}>"$hosts_folder/life"
     for i in 0 1; do
         hosts_ip head link add "br$i" type bridge
         hosts_ip head link set "br$i" up
     done
     hosts_ip head address add 10.88.0.1/24 dev br0
     for ((i = 1; i <= count; ++i)); do hosts_wire "h$i" $((10 + i)); done
-    for ((i = 1; i <= count; ++i)); do
-        hosts_await "h$i" eth0
-        hosts_await "h$i" eth1
-    done
     cat >"$hosts_folder/agent" <<END
 #!/bin/sh
 # Replaces ssh: enters the host that mpirun names.
 node=\$1
 shift
 pid=\$(cat "$hosts_folder/\$node.pid") || exit 1
-exec nsenter --target "\$pid" --net --uts --ipc --mount --pid="/proc/\$pid/ns/pid_for_children" --wd=/ -- /bin/sh -c "\$*"
+cd /
+exec "$PWD/scripts/hosts_namespaces.sh" enter "\$pid" /bin/sh -c "\$*"
 END
     chmod +x "$hosts_folder/agent"
-}
-
-# hosts_await NAME INTERFACE: waits until an interface runs.
-hosts_await() {
-    local tries
-    for ((tries = 0; tries < 500; ++tries)); do
-        ! hosts_ip "$1" -oneline link show dev "$2" up | grep -q 'state UP' || return 0
-        sleep 0.02
-    done
-    return 1
 }
 
 # Ends all hosts with everything in them. Called once more at exit.
@@ -153,28 +123,6 @@ hosts_end() {
     rm -rf "$hosts_folder"
     hosts_folder=
     trap - EXIT INT TERM
-}
-
-# hosts_give_docker NAME...: a bridge like a container engine's, with a container, and the address that every host has.
-hosts_give_docker() {
-    local name
-    for name in "$@"; do
-        hosts_ip "$name" link add docker0 type bridge
-        hosts_ip "$name" link add inside type veth peer name outside
-        hosts_ip "$name" address add 172.17.0.1/16 dev docker0
-        hosts_ip "$name" link set outside master docker0 up
-        hosts_ip "$name" link set inside up
-        hosts_ip "$name" link set docker0 up
-        hosts_await "$name" docker0
-    done
-}
-
-hosts_take_docker() {
-    local name
-    for name in "$@"; do
-        hosts_ip "$name" link delete outside
-        hosts_ip "$name" link delete docker0
-    done
 }
 
 # The settings of a job on the hosts: MPI's own messages stay on eth0. All hosts have the same processors, but Open MPI
@@ -251,7 +199,7 @@ hosts_bench() {
 # hosts_command [test | short | shell [HOSTS] | bench ...]: what `./dev hosts` calls.
 hosts_command() {
     local why
-    why=$(hosts_obstacle)
+    why=$(namespaces_obstacle)
     if [ -n "$why" ]; then
         hosts_say "skipped, hosts cannot be made here: $why"
         return 0

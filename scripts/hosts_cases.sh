@@ -1,6 +1,7 @@
 # shellcheck shell=bash
 # The cases of `./dev hosts test`, sourced after hosts.sh. Each case is a function that runs a job and checks the job's
-# output. The last output is a table: case, program and launcher, provider, result.
+# output. The last output is a table: case, program and launcher, provider, result. btl-ofi/core/tests/hosts.rs tests the
+# transport alone between hosts: interfaces, addresses, process ids of containers and clones, rails.
 #
 #   hosts_test [test | short]    short: what fits into three minutes
 
@@ -79,23 +80,6 @@ hosts_killed() {
     hosts_says 0 'ending the job' hosts_mpi "$1" 2 --enable-recovery "$openmpi_dir/bin/killed_peer"
 }
 
-# hosts_sent INTERFACE: bytes that h1 has sent over an interface.
-hosts_sent() { hosts_enter h1 cat "/sys/class/net/$1/statistics/tx_bytes"; }
-
-# hosts_over_both PROGRAM PROVIDER OPTION...: a program of two ranks succeeds, and both networks carry its bytes.
-hosts_over_both() {
-    local program=$1 provider=$2 network before=() sent
-    shift 2
-    for network in 0 1; do before+=("$(hosts_sent "eth$network")"); done
-    hosts_says 0 "^$program: ok, 2 ranks" hosts_mpi "$provider" 2 "$@" "$openmpi_dir/bin/$program" || return 1
-    for network in 0 1; do
-        sent=$(($(hosts_sent "eth$network") - before[network]))
-        echo "eth$network: $sent bytes"
-        # The share of each network depends on the measured speeds; an unused network carries some kilobytes.
-        [ $sent -gt 500000 ] || return 1
-    done
-}
-
 # hosts_cut_under PROGRAM SECONDS OUTPUT JOB...: runs a job. Once the program is ready, takes eth1 of h2 down for SECONDS, or
 # until the job ends if SECONDS is 0. Prints the job's output, and returns its status.
 hosts_cut_under() {
@@ -115,7 +99,7 @@ hosts_cut_under() {
         sleep "$away"
     fi
     hosts_ip h2 link set eth1 up
-    hosts_await h2 eth1
+    namespaces_await "${hosts_pids[h2]}" eth1
     hosts_ip h2 address add 10.77.0.12/24 dev eth1 2>/dev/null || true
     [ "$away" -eq 0 ] || wait "$job" || status=$?
     cat "$log"
@@ -153,35 +137,16 @@ hosts_test_provider() {
 
 # The component must not use an address that every host has.
 hosts_test_docker() {
-    local provider
-    hosts_give_docker h1 h2
-    for provider in 'tcp;ofi_rxm' net sockets; do hosts_both 'docker0 on every host' "$provider"; done
-    for provider in hello_window osc_calls attached; do
-        hosts_case "docker0 on every host, $provider" 'osc/ofi_rs' '' hosts_windows 4 "$provider"
+    local name
+    for name in h1 h2; do namespaces_give_docker "${hosts_pids[$name]}"; done
+    for name in hello_window osc_calls attached; do
+        hosts_case "docker0 on every host, $name" 'osc/ofi_rs' '' hosts_windows 4 "$name"
     done
     hosts_case 'docker0 on every host, net named' 'osc/ofi_rs' net hosts_windows 4 osc_calls --mca btl_ofi_provider_include net
-    hosts_take_docker h1 h2
-}
-
-hosts_test_six() {
-    local provider
-    for provider in 'tcp;ofi_rxm' net sockets; do hosts_both 'IPv6 only' "$provider" --mca btl_ofi_if_include fd88::/64; done
-}
-
-# The preferred network is missing on one host.
-hosts_test_down() {
-    local provider said='share no network; set btl_ofi_if_include to 10.88.0.0/24'
-    hosts_ip h2 link set eth1 down
-    for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'eth1 down on one host' 'Open MPI' "$provider" hosts_says 1 "$said" \
-            hosts_mpi "$provider" 2 "$openmpi_dir/bin/hello_window"
+    for name in h1 h2; do
+        hosts_ip "$name" link delete outside
+        hosts_ip "$name" link delete docker0
     done
-    for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'eth1 down, the network named' 'Open MPI' "$provider" hosts_hello "$provider" 4 \
-            --mca btl_ofi_if_include 10.88.0.0/24
-    done
-    hosts_ip h2 link set eth1 up
-    hosts_await h2 eth1
 }
 
 hosts_test_shm() {
@@ -189,30 +154,6 @@ hosts_test_shm() {
         hosts_mpi shm 2 "$openmpi_dir/bin/hello_window"
     hosts_case 'shm named across hosts' host-stub shm hosts_says 1 'connects processes of one node only' \
         hosts_stub shm 2 rma
-}
-
-hosts_test_clones() {
-    local provider
-    for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_both 'clones with one boot id' "$provider" -x "LD_PRELOAD=$PWD/$openmpi_dir/clone.so"
-    done
-}
-
-# Each rank has its own namespace of process ids, and all ranks of a host share one /dev/shm. The ranks of a host get
-# different process ids, because Open MPI 4.1 mistakes processes of one node with equal ids for a single process and
-# crashes.
-hosts_test_containers() {
-    local provider HOSTS_BTL=self,tcp
-    local own=(unshare --pid --fork --kill-child=KILL)
-    # shellcheck disable=SC2016 # expanded in the container
-    local late=(sh -c 'i=0; while [ $i -le $((5 * OMPI_COMM_WORLD_RANK)) ]; do /bin/true; i=$((i + 1)); done; "$@"; exit $?' sh)
-    for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'ranks in containers' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
-            hosts_mpi "$provider" 4 "${own[@]}" --mount-proc "${late[@]}" "$openmpi_dir/bin/hello_window"
-        # In such a container, the files under a process id belong to an unrelated process.
-        hosts_case 'containers that see the outer /proc' 'Open MPI' "$provider" hosts_says 0 '^hello_window: ok, 4 ranks' \
-            hosts_mpi "$provider" 4 "${own[@]}" "${late[@]}" "$openmpi_dir/bin/hello_window"
-    done
 }
 
 # Two ranks run on each of two hosts. Ranks of one host use memory, other ranks use the provider. The provider
@@ -274,28 +215,20 @@ hosts_test() {
     openmpi_build
     hosts_logs=$openmpi_dir/hosts
     mkdir -p "$hosts_logs"
-    for provider in hello_window transfers killed_peer cut_link waits_only osc_calls; do openmpi_compile "tests/openmpi/$provider.c"; done
+    for provider in hello_window killed_peer cut_link waits_only osc_calls; do openmpi_compile "tests/openmpi/$provider.c"; done
     openmpi_compile tests/clients/attached.c
     cc -O2 -shared -fPIC -o "$openmpi_dir/clone.so" tests/hosts/clone.c
     hosts_make 2
     hosts_test_shm
     hosts_test_provider
     hosts_test_docker
-    hosts_test_six
-    hosts_test_down
-    hosts_test_clones
-    hosts_test_containers
+    # host-stub has process ids of its own to look at.
+    hosts_both 'clones with one boot id' 'tcp;ofi_rxm' -x "LD_PRELOAD=$PWD/$openmpi_dir/clone.so"
     for provider in 'tcp;ofi_rxm' net sockets; do
         hosts_case 'a rank killed on another host' 'Open MPI' "$provider" hosts_killed "$provider"
     done
     hosts_case 'a link cut, with a peer timeout' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up cut_link 'tcp;ofi_rxm'
     hosts_case 'a link cut, ranks only wait' 'Open MPI' 'tcp;ofi_rxm' hosts_given_up waits_only 'tcp;ofi_rxm'
-    hosts_extra=(--mca btl_ofi_rails 2)
-    for provider in 'tcp;ofi_rxm' net sockets; do
-        hosts_case 'two rails' 'Open MPI' "$provider" hosts_over_both transfers "$provider" --mca btl_ofi_rails 2
-        hosts_case 'two rails' host-stub "$provider" hosts_check "$provider" 4 rma --only large/put
-    done
-    hosts_extra=()
     if [ "$kind" = test ]; then
         for provider in net sockets; do
             hosts_case 'a link cut, with a peer timeout' 'Open MPI' "$provider" hosts_given_up cut_link "$provider"

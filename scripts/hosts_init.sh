@@ -1,20 +1,15 @@
 #!/bin/bash
-# The first process of a host of `./dev hosts`: prepares its namespaces and ends when the script that made it does.
+# The first process of a host or container of hosts_namespaces.sh: prepares the namespaces and ends with its standard input.
 #
-#   hosts_init.sh NAME FOLDER PRIVATE...    PRIVATE: folders that the host has for itself
+#   hosts_init.sh [NAME PRIVATE...]    nothing: a container. PRIVATE: folders that the host has for itself
 set -euo pipefail
-name=$1 folder=$2
-shift 2
-mount --make-rprivate /
-for private in "$@"; do mount -t tmpfs tmpfs "$private"; done
-mount -t sysfs sysfs /sys
-# Names of the hosts, because no host reaches a name server.
-mount --bind "$folder/etc_hosts" /etc/hosts
-[ ! -e /etc/resolv.conf ] || mount --bind "$folder/etc_resolv" /etc/resolv.conf
-hostname "$name"
-ip link set lo up
-echo ready >"$folder/$name.ready"
-# Nobody writes to the pipe, so `cat` ends when the pipe's last writer is gone. The first process of a pid namespace
-# must stay and wait for the others, so it does not exec.
-[ $$ -eq 1 ] || exec cat <"$folder/life" >/dev/null
-cat <"$folder/life" >/dev/null
+if [ $# -gt 0 ]; then
+    hostname "$1"
+    for private in "${@:2}"; do mount -t tmpfs tmpfs "$private"; done
+    mount -t sysfs sysfs /sys
+    ip link set lo up
+fi
+echo ready
+# The first process of a pid namespace must stay and wait for the others, so it does not exec.
+[ $$ -eq 1 ] || exec cat >/dev/null
+cat >/dev/null

@@ -35,18 +35,12 @@ use plugin_api::Status;
 use common::Patience;
 use common::tally::{Tally, check};
 use driver::{Posted, Rank, Seen};
-use namespaces::{Host, available, serve_as_host};
+use namespaces::{Host, available, over};
 use rank::serve_as_rank;
 
 /// The number of operations of an origin on the other host; the other origins continue until it has
 /// ended.
 const OPERATIONS: u32 = 60;
-
-#[test]
-#[ignore = "a child process of other tests, which start it"]
-fn host_process() {
-    serve_as_host();
-}
 
 #[test]
 #[ignore = "a child process of other tests, which start it"]
@@ -108,9 +102,9 @@ fn mixed(provider: &str) {
         return;
     }
     let (a, b) = two_hosts();
-    let owner = Rank::start(&a, 1, provider, 0);
-    let near = Rank::start(&a, 2, provider, 0);
-    let far = [1, 2].map(|number| Rank::start(&b, number, provider, 0));
+    let owner = Rank::start(&a, provider, 0);
+    let near = Rank::start(&a, provider, 0);
+    let far = [(); 2].map(|()| Rank::start(&b, provider, 0));
     for origin in [&near, &far[0], &far[1], &owner] {
         origin.connect(0, &owner);
     }
@@ -153,11 +147,8 @@ fn killed(provider: &str, when: Killed) {
         return;
     }
     let (a, b) = two_hosts();
-    let origin = Rank::start(&a, 1, provider, 0);
-    let (dead, living) = (
-        Rank::start(&b, 1, provider, 0),
-        Rank::start(&b, 2, provider, 0),
-    );
+    let origin = Rank::start(&a, provider, 0);
+    let (dead, living) = (Rank::start(&b, provider, 0), Rank::start(&b, provider, 0));
     origin.connect(1, &dead);
     origin.connect(2, &living);
     let mut met = origin.post(2, 40);
@@ -240,8 +231,8 @@ impl<'a> Cut<'a> {
         timeout: u32,
         load: Load,
     ) -> Cut<'a> {
-        let origin = Rank::start(a, 1, provider, timeout);
-        let target = Rank::start(b, 1, provider, 0);
+        let origin = Rank::start(a, provider, timeout);
+        let target = Rank::start(b, provider, 0);
         origin.connect(1, &target);
         let met = origin.post(1, FIRST);
         assert_eq!(origin.flush(), Status::SUCCESS);
@@ -343,39 +334,31 @@ fn comes_back(provider: &str, at_origin: bool) {
 
 #[test]
 fn link_that_stays_down() {
-    if available() {
-        for provider in PROVIDERS {
-            stays_down(provider, provider == "net", Load::Messages);
-        }
+    for provider in over(PROVIDERS) {
+        stays_down(provider, provider == "net", Load::Messages);
     }
 }
 
 #[test]
 fn link_that_stays_down_under_large_puts() {
-    if available() {
-        for provider in PROVIDERS {
-            stays_down(provider, provider != "net", Load::Both);
-        }
+    for provider in over(PROVIDERS) {
+        stays_down(provider, provider != "net", Load::Both);
     }
 }
 
 /// In this case no missing answer to a message shows the peer's silence.
 #[test]
 fn link_that_stays_down_under_the_providers_puts_alone() {
-    if available() {
-        for provider in PROVIDERS {
-            stays_down(provider, provider == "net", Load::Provider);
-        }
+    for provider in over(PROVIDERS) {
+        stays_down(provider, provider == "net", Load::Provider);
     }
 }
 
 #[test]
 fn link_that_comes_back() {
-    if available() {
-        for provider in PROVIDERS {
-            for at_origin in [true, false] {
-                comes_back(provider, at_origin);
-            }
+    for provider in over(PROVIDERS) {
+        for at_origin in [true, false] {
+            comes_back(provider, at_origin);
         }
     }
 }

@@ -113,6 +113,16 @@ pub(crate) fn try_open(options: &Options, level: ThreadLevel) -> Result<Transpor
     unsafe { Transport::open_at(options, level) }
 }
 
+/// Why one provider is refused with the given options.
+pub(crate) fn refusal(provider: &'static str, overrides: &[(&str, Value)]) -> String {
+    let include = ("btl_ofi_provider_include", Value::str(provider));
+    let options = options(&[&[include], overrides].concat());
+    match try_open(&options, ThreadLevel::Single) {
+        Ok(_) => panic!("{provider} was opened"),
+        Err(error) => error.to_string(),
+    }
+}
+
 /// The variable that names the network interface of the providers. The default is loopback; with [`ANY`], no
 /// interface is forced.
 pub(crate) const INTERFACE: &str = "BTL_OFI_TEST_INTERFACE";
@@ -176,16 +186,23 @@ pub(crate) fn close<const R: usize, const T: usize>(
     }
 }
 
+/// Sends a signal to a child that was not waited for, or to a child's child.
+pub(crate) fn kill(child: u32, signal: i32) {
+    // SAFETY: the process is this test's, and its number is unique until its parent has waited for it.
+    assert_eq!(unsafe { libc::kill(child as libc::pid_t, signal) }, 0);
+}
+
+/// Whether a process is stopped by a signal.
+pub(crate) fn is_stopped(child: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
+    stat.rsplit(')').next().unwrap().trim().starts_with('T')
+}
+
 /// Sends a signal to a child that was not waited for. After SIGSTOP or SIGCONT, waits until the child is stopped or
 /// running.
 pub(crate) fn signal(child: u32, signal: i32) {
-    // SAFETY: the process is this test's child, whose number is unique until the child is waited for.
-    assert_eq!(unsafe { libc::kill(child as libc::pid_t, signal) }, 0);
-    let is_stopped = || {
-        let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap();
-        stat.rsplit(')').next().unwrap().trim().starts_with('T')
-    };
-    while is_stopped() != (signal == libc::SIGSTOP) {
+    kill(child, signal);
+    while is_stopped(child) != (signal == libc::SIGSTOP) {
         std::thread::yield_now();
     }
 }

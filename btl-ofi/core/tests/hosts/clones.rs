@@ -7,7 +7,7 @@ use test_skips::{Lacking, skipped};
 
 use crate::driver::{Rank, Seen};
 use crate::interfaces::{PROVIDERS, exchange};
-use crate::namespaces::{Host, available};
+use crate::namespaces::{Host, available, over};
 use crate::two_hosts;
 
 /// The position of the number of the network namespace in an address as text. The number follows the provider's
@@ -35,15 +35,12 @@ fn cloned(origin: &Rank<'_>, target: &Rank<'_>) -> String {
 /// process here does not determine the state of the process there.
 #[test]
 fn clones() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let (a, b) = two_hosts();
-        let origin = Rank::start_free_after(&a, 1, 500, provider);
-        let here = Rank::start_free_after(&a, 2, 600, provider);
-        let twin = Rank::start_free_after(&b, 1, 500, provider);
-        let other = Rank::start_free_after(&b, 2, 600, provider);
+        let origin = Rank::start_free_after(&a, 500, provider);
+        let here = Rank::start_free_after(&a, 600, provider);
+        let twin = Rank::start_free_after(&b, 500, provider);
+        let other = Rank::start_free_after(&b, 600, provider);
         if (origin.pid, here.pid) != (twin.pid, other.pid) {
             skipped(Lacking::Namespaces, "process ids cannot be chosen");
             return;
@@ -90,9 +87,9 @@ fn a_provider_of_one_node() {
         return;
     }
     let (a, b) = two_hosts();
-    let origin = Rank::start_free_after(&a, 1, 500, "shm");
-    let far = Rank::start_free_after(&b, 1, 500, "shm");
-    let other = Rank::start_free_after(&b, 2, 600, "shm");
+    let origin = Rank::start_free_after(&a, 500, "shm");
+    let far = Rank::start_free_after(&b, 500, "shm");
+    let other = Rank::start_free_after(&b, 600, "shm");
     let refused = |address: &str, why: &str| {
         let said = origin.ask(&format!("connect 1 {address} {}", far.handle));
         assert!(
@@ -120,7 +117,7 @@ fn a_provider_of_one_node() {
             refused(&twin, "has its process id is another one");
         }
     }
-    let near = Rank::start_free(&a, 2, "shm", "");
+    let near = Rank::start_free(&a, "shm", "");
     exchange(&near, &{ origin });
 }
 
@@ -128,13 +125,10 @@ fn a_provider_of_one_node() {
 /// origin notices a killed peer, and the peer's files in `/dev/shm` are removed.
 #[test]
 fn outer_proc() {
-    if !available() {
-        return;
-    }
-    for provider in ["shm", "tcp;ofi_rxm", "sockets"] {
+    for provider in over(["shm", "tcp;ofi_rxm", "sockets"]) {
         let outer = Host::new("a");
-        let container = outer.with_outer_proc("b");
-        let [origin, dead] = [1, 2].map(|n| Rank::start_over(&container, n, provider, "lo"));
+        let container = outer.with_outer_proc();
+        let [origin, dead] = [(); 2].map(|()| Rank::start_over(&container, provider, "lo"));
         exchange(&origin, &dead);
         // The state of this host's processes with the same ids has no effect.
         origin.wait_for_checks();

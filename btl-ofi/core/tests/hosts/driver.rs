@@ -1,20 +1,31 @@
 //! The test's side of a rank.
 
+use std::cell::RefCell;
+use std::io::{BufRead, BufReader, Write};
+use std::marker::PhantomData;
+use std::process::{Child, ChildStdin};
+use std::sync::mpsc::{self, Receiver};
+
 use plugin_api::Status;
 
 use crate::common::pair::unhex;
 use crate::common::tally::{Tally, WORDS};
-use crate::namespaces::Host;
+use crate::common::{ANY, BLOCKED, is_stopped, kill};
+use crate::namespaces::{Host, LINK};
 use crate::rank::{PUTS, SUM};
 
 /// A rank that the test controls.
 pub(crate) struct Rank<'a> {
-    host: &'a Host,
-    number: usize,
+    /// The program that entered the host, whose child is the rank.
+    entered: RefCell<Child>,
+    to: ChildStdin,
+    said: Receiver<String>,
     pub(crate) pid: u32,
     /// The published data of the rank as text: its address, and the handle of its window.
     pub(crate) address: String,
     pub(crate) handle: String,
+    /// The host outlives its ranks.
+    host: PhantomData<&'a Host>,
 }
 
 /// The numbers of operations that a rank posted, with and without a callback.
@@ -40,97 +51,69 @@ pub(crate) struct Seen {
 }
 
 impl<'a> Rank<'a> {
-    /// Starts rank `number` of a host, over the link.
-    pub(crate) fn start(host: &'a Host, number: usize, provider: &str, timeout: u32) -> Rank<'a> {
-        Rank::begin(host, number, None, provider, timeout)
+    /// Starts a rank over the link.
+    pub(crate) fn start(host: &'a Host, provider: &str, timeout: u32) -> Rank<'a> {
+        Rank::open(host, (LINK, None), &format!("{provider} {timeout}"))
     }
 
     /// Starts a rank over loopback; its process id follows `before`.
-    pub(crate) fn start_after(
-        host: &'a Host,
-        number: usize,
-        before: u32,
-        provider: &str,
-    ) -> Rank<'a> {
-        Rank::begin(host, number, Some(before), provider, 0)
+    pub(crate) fn start_after(host: &'a Host, before: u32, provider: &str) -> Rank<'a> {
+        Rank::open(host, ("lo", Some(before)), &format!("{provider} 0"))
     }
 
-    /// Starts a rank that chooses its interface among those that `include` names.
-    pub(crate) fn start_free(
-        host: &'a Host,
-        number: usize,
-        provider: &str,
-        include: &str,
-    ) -> Rank<'a> {
-        let pid = host.start_free(number, None);
-        Rank::open(host, number, pid, &format!("{provider} 0 {include}"))
-    }
-
-    /// Starts a rank whose large transfers use several interfaces.
-    pub(crate) fn start_with_rails(
-        host: &'a Host,
-        number: usize,
-        provider: &str,
-        (timeout, include, rails): (u32, &str, &str),
-    ) -> Rank<'a> {
-        let pid = host.start_free(number, None);
-        let options = format!("{provider} {timeout} {include} {rails}");
-        Rank::open(host, number, pid, &options)
+    /// Starts a rank that chooses its interface among those that `include` names; the number of rails may follow.
+    pub(crate) fn start_free(host: &'a Host, provider: &str, include: &str) -> Rank<'a> {
+        Rank::open(host, (ANY, None), &format!("{provider} 0 {include}"))
     }
 
     /// Starts a rank that chooses its interface; its process id follows `before`.
-    pub(crate) fn start_free_after(
-        host: &'a Host,
-        number: usize,
-        before: u32,
-        provider: &str,
-    ) -> Rank<'a> {
-        let pid = host.start_free(number, Some(before));
-        Rank::open(host, number, pid, &format!("{provider} 0"))
+    pub(crate) fn start_free_after(host: &'a Host, before: u32, provider: &str) -> Rank<'a> {
+        Rank::open(host, (ANY, Some(before)), &format!("{provider} 0"))
     }
 
     /// Starts a rank with the interface that an environment variable of libfabric names.
-    pub(crate) fn start_over(
-        host: &'a Host,
-        number: usize,
-        provider: &str,
-        interface: &str,
-    ) -> Rank<'a> {
-        let pid = host.start_over(number, None, interface);
-        Rank::open(host, number, pid, &format!("{provider} 0"))
+    pub(crate) fn start_over(host: &'a Host, provider: &str, interface: &str) -> Rank<'a> {
+        Rank::open(host, (interface, None), &format!("{provider} 0"))
     }
 
-    fn begin(
-        host: &'a Host,
-        number: usize,
-        before: Option<u32>,
-        provider: &str,
-        timeout: u32,
-    ) -> Rank<'a> {
-        let pid = host.start(number, before);
-        Rank::open(host, number, pid, &format!("{provider} {timeout}"))
-    }
-
-    fn open(host: &'a Host, number: usize, pid: u32, options: &str) -> Rank<'a> {
-        host.tell(number, &format!("open {options}"));
-        let said = host.answer(number);
-        let (address, handle) = said.split_once(' ').unwrap();
-        Rank {
-            host,
-            number,
-            pid,
-            address: address.to_owned(),
-            handle: handle.to_owned(),
-        }
+    fn open(host: &'a Host, (interface, before): (&str, Option<u32>), options: &str) -> Rank<'a> {
+        let mut entered = host.start(interface, before);
+        let to = entered.stdin.take().unwrap();
+        let from = BufReader::new(entered.stdout.take().unwrap());
+        let (tell, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            // The test harness prints text before the rank's lines, without a newline.
+            let lines = from.lines().map_while(Result::ok);
+            for line in lines.filter_map(|line| Some(line.split_once('@')?.1.to_owned())) {
+                let _ = tell.send(line);
+            }
+        });
+        let mut rank = Rank {
+            entered: RefCell::new(entered),
+            to,
+            said,
+            pid: 0,
+            address: String::new(),
+            handle: String::new(),
+            host: PhantomData,
+        };
+        let opened = rank.ask(&format!("open {options}"));
+        let fields: Vec<&str> = opened.split(' ').collect();
+        rank.pid = fields[0].parse().unwrap();
+        (rank.address, rank.handle) = (fields[1].to_owned(), fields[2].to_owned());
+        rank
     }
 
     /// Makes the rank begin an action, whose answer is awaited later.
     pub(crate) fn begin_to(&self, line: &str) {
-        self.host.tell(self.number, line);
+        // A failed rank reports its failure itself.
+        let _ = writeln!(&self.to, "{line}");
     }
 
+    /// The next line of the rank. A transfer may wait for the timeout of a rail meanwhile.
     pub(crate) fn answer(&self) -> String {
-        self.host.answer(self.number)
+        let line = self.said.recv_timeout(BLOCKED);
+        line.unwrap_or_else(|e| panic!("rank {}: {e}", self.pid))
     }
 
     pub(crate) fn ask(&self, line: &str) -> String {
@@ -303,7 +286,36 @@ impl<'a> Rank<'a> {
         self.ask_numbers("connections")[0]
     }
 
-    pub(crate) fn signal(&self, signal: i32) {
-        self.host.signal(self.number, signal);
+    /// Sends SIGSTOP, SIGCONT or SIGKILL to the rank. Waits until the rank has stopped or ended. The program that entered
+    /// the host stops with the rank, and continues the rank when it is continued itself.
+    pub(crate) fn signal(&self, number: i32) {
+        let mut entered = self.entered.borrow_mut();
+        let above = entered.id();
+        let below = std::fs::read_to_string(format!("/proc/{above}/task/{above}/children"));
+        let below = below.unwrap().trim().parse().unwrap();
+        if number != libc::SIGCONT {
+            kill(below, number);
+        }
+        if number != libc::SIGSTOP {
+            kill(above, libc::SIGCONT);
+        }
+        match number {
+            libc::SIGKILL => drop(entered.wait().unwrap()),
+            libc::SIGSTOP => {
+                while !is_stopped(above) {
+                    std::thread::yield_now();
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Drop for Rank<'_> {
+    fn drop(&mut self) {
+        // The rank ends with its input, or with its host.
+        let entered = self.entered.get_mut();
+        let _ = entered.kill();
+        let _ = entered.wait();
     }
 }

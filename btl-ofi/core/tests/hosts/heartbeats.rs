@@ -6,7 +6,7 @@ use plugin_api::Status;
 use crate::PROVIDERS;
 use crate::common::Patience;
 use crate::driver::{Rank, Seen};
-use crate::namespaces::{Host, available};
+use crate::namespaces::{Host, available, over};
 use crate::two_hosts;
 
 /// The peer timeout in milliseconds.
@@ -20,8 +20,8 @@ fn pair<'a>(
     timeout: u32,
     has_put: bool,
 ) -> (Rank<'a>, Rank<'a>) {
-    let waits = Rank::start(a, 1, provider, timeout);
-    let peer = Rank::start(b, 1, provider, 0);
+    let waits = Rank::start(a, provider, timeout);
+    let peer = Rank::start(b, provider, 0);
     waits.connect(1, &peer);
     peer.connect(1, &waits);
     let origin = if has_put { &waits } else { &peer };
@@ -66,10 +66,7 @@ fn link_that_goes_down_while_a_rank_waits() {
 /// leaves.
 #[test]
 fn peer_that_is_killed_while_a_rank_waits() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         for watch in [false, true] {
             let hosts = two_hosts();
             let (waits, peer) = pair(&hosts, provider, 0, true);
@@ -96,13 +93,10 @@ fn peer_that_is_killed_while_a_rank_waits() {
 /// continues.
 #[test]
 fn stopped_before_the_first_answer() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let (a, b) = two_hosts();
-        let origin = Rank::start(&a, 1, provider, 0);
-        let target = Rank::start(&b, 1, provider, 0);
+        let origin = Rank::start(&a, provider, 0);
+        let target = Rank::start(&b, provider, 0);
         origin.connect(1, &target);
         target.signal(libc::SIGSTOP);
         let posted = origin.post(1, 400);

@@ -3,27 +3,11 @@
 use plugin_api::Status;
 
 use crate::driver::Rank;
-use crate::namespaces::{Host, available};
+use crate::namespaces::{Host, available, over};
 use crate::two_hosts;
 
 /// The providers whose addresses are IP addresses.
 pub(crate) const PROVIDERS: [&str; 3] = ["tcp;ofi_rxm", "net", "sockets"];
-
-/// Gives a host the bridge of a container engine with a container in it; the bridge has the address that every
-/// host has.
-fn give_docker(host: &Host) {
-    for arguments in [
-        "link add docker0 type bridge",
-        "link add inside type veth peer name outside",
-        "address add 172.17.0.1/16 dev docker0",
-        "link set outside master docker0 up",
-        "link set inside up",
-        "link set docker0 up",
-    ] {
-        host.ip(arguments);
-    }
-    host.wait_for("docker0");
-}
 
 /// Operations in both directions arrive.
 pub(crate) fn exchange(a: &Rank<'_>, b: &Rank<'_>) {
@@ -38,54 +22,45 @@ pub(crate) fn exchange(a: &Rank<'_>, b: &Rank<'_>) {
     }
 }
 
+/// The network is not preferred to a bridge's, except that it leads to other nodes.
+fn has_bridges(provider: &str, bridge: &str) {
+    let (a, b) = (Host::new("a"), Host::new("b"));
+    a.wire(&b, "veth0", ("192.168.7.", "/24"));
+    let ranks = [&a, &b].map(|host| {
+        host.give_docker(bridge);
+        Rank::start_free(host, provider, "")
+    });
+    exchange(&ranks[0], &ranks[1]);
+    assert_eq!(ranks[0].ip(), [192, 168, 7, 1], "{provider}");
+}
+
 #[test]
 fn bridges_of_a_node_are_not_taken() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
-        let (a, b) = two_hosts();
-        give_docker(&a);
-        give_docker(&b);
-        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));
-        exchange(&ranks[0], &ranks[1]);
-        assert_eq!(ranks[0].ip(), [10, 99, 0, 1], "{provider}");
+    for provider in over(PROVIDERS) {
+        has_bridges(provider, "docker0");
     }
 }
 
 /// A bridge with the name of a network interface is recognised by its ports.
 #[test]
 fn bridges_by_another_name_are_not_taken() {
-    if !available() {
-        return;
+    if available() {
+        has_bridges("tcp;ofi_rxm", "br0");
     }
-    let (a, b) = two_hosts();
-    for host in [&a, &b] {
-        give_docker(host);
-        host.ip("link set docker0 down");
-        host.ip("link set docker0 name br0");
-        host.ip("link set br0 up");
-        host.wait_for("br0");
-    }
-    let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, "tcp;ofi_rxm", ""));
-    exchange(&ranks[0], &ranks[1]);
 }
 
 /// The transport refuses an address that both nodes have, if an environment variable of libfabric names it.
 #[test]
 fn addresses_of_both_nodes_are_refused() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let (a, b) = two_hosts();
-        give_docker(&a);
-        give_docker(&b);
-        for (number, interface, expected) in [
-            (1, "docker0", "both nodes have the address 172.17.0.1"),
-            (2, "lo", "127.0.0.1 is a loopback address"),
+        a.give_docker("docker0");
+        b.give_docker("docker0");
+        for (interface, expected) in [
+            ("docker0", "both nodes have the address 172.17.0.1"),
+            ("lo", "127.0.0.1 is a loopback address"),
         ] {
-            let ranks = [&a, &b].map(|host| Rank::start_over(host, number, provider, interface));
+            let ranks = [&a, &b].map(|host| Rank::start_over(host, provider, interface));
             let why = ranks[0].is_refused(1, &ranks[1]);
             assert!(why.contains(expected), "{provider}: {why}");
             assert!(
@@ -98,16 +73,10 @@ fn addresses_of_both_nodes_are_refused() {
 
 #[test]
 fn six_without_four() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let (a, b) = (Host::new("a"), Host::new("b"));
-        a.wire(&b, "veth0");
-        for (host, number) in [(&a, 1), (&b, 2)] {
-            host.ip(&format!("address add fd99::{number}/64 dev veth0 nodad"));
-        }
-        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));
+        a.wire(&b, "veth0", ("fd99::", "/64 nodad"));
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, provider, ""));
         exchange(&ranks[0], &ranks[1]);
     }
 }
@@ -115,16 +84,10 @@ fn six_without_four() {
 /// If there are only link-local addresses, the error says so.
 #[test]
 fn link_local_addresses_are_refused() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let (a, b) = (Host::new("a"), Host::new("b"));
-        a.wire(&b, "veth0");
-        for (host, number) in [(&a, 1), (&b, 2)] {
-            host.ip(&format!("address add 169.254.7.{number}/16 dev veth0"));
-        }
-        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, "veth0"));
+        a.wire(&b, "veth0", ("169.254.7.", "/16"));
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, provider, "veth0"));
         let why = ranks[0].is_refused(1, &ranks[1]);
         assert!(why.contains("is a link-local address"), "{provider}: {why}");
         assert!(why.contains("veth0 169.254.7.2/16"), "{provider}: {why}");
@@ -135,22 +98,16 @@ fn link_local_addresses_are_refused() {
 /// it.
 #[test]
 fn an_interface_that_is_down() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let (a, b) = two_hosts();
-        a.wire(&b, "veth1");
-        for (host, number) in [(&a, 1), (&b, 2)] {
-            // Of two equal networks, the lower one comes first.
-            host.ip(&format!("address add 10.98.0.{number}/24 dev veth1"));
-        }
-        let ranks = [&a, &b].map(|host| Rank::start_free(host, 1, provider, ""));
+        // Of two equal networks, the lower one comes first.
+        a.wire(&b, "veth1", ("10.98.0.", "/24"));
+        let ranks = [&a, &b].map(|host| Rank::start_free(host, provider, ""));
         exchange(&ranks[0], &ranks[1]);
         assert_eq!(ranks[0].ip(), [10, 98, 0, 1], "{provider}");
 
         b.ip("address del 10.98.0.2/24 dev veth1");
-        let lone = Rank::start_free(&b, 2, provider, "");
+        let lone = Rank::start_free(&b, provider, "");
         for (origin, target) in [(&ranks[0], &lone), (&lone, &ranks[0])] {
             let why = origin.is_refused(2, target);
             assert!(
@@ -161,7 +118,7 @@ fn an_interface_that_is_down() {
                 assert!(why.contains(side), "{provider}: {why}");
             }
         }
-        let named = Rank::start_free(&a, 2, provider, "10.99.0.0/16");
+        let named = Rank::start_free(&a, provider, "10.99.0.0/16");
         exchange(&named, &lone);
     }
 }

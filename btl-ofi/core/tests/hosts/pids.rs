@@ -6,14 +6,14 @@ use test_skips::{Lacking, skipped};
 
 use crate::common::tally::check;
 use crate::driver::{Rank, Seen};
-use crate::namespaces::{Host, available};
+use crate::namespaces::{Host, over};
 use crate::{PROVIDERS, mix, routes};
 
 /// Two ranks in each namespace; the process ids are the same in both namespaces. `None` if this kernel does not
 /// support chosen process ids.
 fn twins<'a>(hosts: &'a [Host; 2], provider: &str) -> Option<[[Rank<'a>; 2]; 2]> {
     let ranks = [0, 1].map(|host: usize| {
-        [1, 2].map(|number| Rank::start_after(&hosts[host], number, 500 * number as u32, provider))
+        [500, 1000].map(|before| Rank::start_after(&hosts[host], before, provider))
     });
     let ids = ranks
         .each_ref()
@@ -30,16 +30,13 @@ fn twins<'a>(hosts: &'a [Host; 2], provider: &str) -> Option<[[Rank<'a>; 2]; 2]>
 
 fn two_namespaces() -> [Host; 2] {
     let first = Host::new("a");
-    let second = first.beside("b");
+    let second = first.beside();
     [first, second]
 }
 
 #[test]
 fn equal_process_ids() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let hosts = two_namespaces();
         let Some([[owner, near], [far, other]]) = twins(&hosts, provider) else {
             return;
@@ -81,15 +78,12 @@ fn equal_process_ids() {
 /// peer's death from that process id.
 #[test]
 fn equal_nodes() {
-    if !available() {
-        return;
-    }
-    for provider in PROVIDERS {
+    for provider in over(PROVIDERS) {
         let hosts = two_namespaces();
-        let Some([[origin, _], [twin, other]]) = twins(&hosts, provider) else {
+        let Some([[origin, _alive], [twin, other]]) = twins(&hosts, provider) else {
             return;
         };
-        let nobody = Rank::start_after(&hosts[1], 3, 2000, provider);
+        let nobody = Rank::start_after(&hosts[1], 2000, provider);
         let mut succeeded = 0;
         for (proc, target) in [(1, &twin), (2, &other), (3, &nobody)] {
             // Bytes 8 to 16 of an address name the node.

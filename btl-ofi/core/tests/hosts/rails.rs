@@ -3,7 +3,7 @@
 use plugin_api::Status;
 
 use crate::driver::Rank;
-use crate::namespaces::{Host, available};
+use crate::namespaces::{Host, available, over};
 use crate::two_hosts;
 
 const WELL: (Status, Status, bool) = (Status::SUCCESS, Status::SUCCESS, true);
@@ -16,17 +16,14 @@ const SIZES: [usize; 3] = [256 << 10, 1 << 20, 4 << 20];
 /// Two hosts that are joined by two links.
 fn twice_joined() -> (Host, Host) {
     let (a, b) = two_hosts();
-    a.wire(&b, "veth1");
-    for (host, number) in [(&a, 1), (&b, 2)] {
-        host.ip(&format!("address add 10.99.1.{number}/24 dev veth1"));
-    }
+    a.wire(&b, "veth1", ("10.99.1.", "/24"));
     (a, b)
 }
 
 /// A rank on each host; each rank knows the other as process 1.
 fn pair<'a>(hosts: &'a (Host, Host), provider: &str, rails: [&str; 2]) -> [Rank<'a>; 2] {
-    let a = Rank::start_with_rails(&hosts.0, 1, provider, (0, BOTH, rails[0]));
-    let b = Rank::start_with_rails(&hosts.1, 1, provider, (0, BOTH, rails[1]));
+    let start = |host, rails| Rank::start_free(host, provider, &format!("{BOTH} {rails}"));
+    let (a, b) = (start(&hosts.0, rails[0]), start(&hosts.1, rails[1]));
     a.connect(1, &b);
     b.connect(1, &a);
     [a, b]
@@ -96,10 +93,7 @@ fn one_side_has_one_rail() {
 #[test]
 #[ignore = "a measurement"]
 fn two_links_of_one_gigabit() {
-    if !available() {
-        return;
-    }
-    for provider in ["tcp;ofi_rxm", "net"] {
+    for provider in over(["tcp;ofi_rxm", "net"]) {
         let speeds = ["1", "2"].map(|rails| {
             let hosts = twice_joined();
             for link in ["veth0", "veth1"] {

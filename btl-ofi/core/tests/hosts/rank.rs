@@ -147,7 +147,7 @@ impl Rank {
             unsafe { t.register(window.as_mut_ptr().cast(), 8 * WINDOW, Access::all()) }.unwrap();
         let handle = handle_text(region.handle());
         std::mem::forget(region);
-        println!("@{} {handle}", hex(t.address()));
+        println!("@{} {} {handle}", std::process::id(), hex(t.address()));
         Rank {
             t,
             window,

@@ -364,6 +364,9 @@ typedef struct btl_descriptor {
  * returns BTL_NOT_SUPPORTED and has no effect: the caller may flush and post the atomic without the
  * flag. */
 #define BTL_OP_FLAG_FENCE UINT32_C(0x10000)
+/* Not a BTL flag. As BTL_OP_FLAG_FENCE, and no operation before the atomic uses a local buffer any more: the
+ * module has copied their bytes, and none of them fetches. Otherwise the call is refused alike. */
+#define BTL_OP_FLAG_COPIED UINT32_C(0x20000)
 
 /* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; others ignore them. Not BTL
  * flags. */

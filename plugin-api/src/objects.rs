@@ -126,6 +126,9 @@ bitflags! {
         /// [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED) and has no effect: the caller may [flush](crate::ModuleVtable::flush) and
         /// post the atomic without the flag.
         const FENCE = 0x1_0000;
+        /// Not a BTL flag. As [`FENCE`](Self::FENCE), and no operation before the atomic uses a local buffer any more: the
+        /// module has copied their bytes, and none of them fetches. Otherwise the call is refused alike.
+        const COPIED = 0x2_0000;
     }
 }
 

@@ -51,7 +51,7 @@ impl Transport {
                     op: code,
                     compare,
                 } => {
-                    if op.is_fenced && !self.follows_all(endpoint) {
+                    if op.is_fenced && !self.follows_all(endpoint, op.are_copied) {
                         return Status::NOT_SUPPORTED;
                     }
                     self.atomic(endpoint, op, (kind, datatype, code, compare))
@@ -67,9 +67,10 @@ impl Transport {
     }
 
     /// Whether the target executes an atomic that is posted now behind every outstanding operation to the peer: there is none,
-    /// or the atomic is a message, and so are all of them, because messages keep their order.
+    /// or the atomic is a message, and so are all of them, because messages keep their order. With `are_copied`, none of them
+    /// may have a result, for which a buffer waits. Bytes that travel to the target are copied into messages.
     #[cold]
-    fn follows_all(&self, endpoint: NonNull<Endpoint>) -> bool {
+    fn follows_all(&self, endpoint: NonNull<Endpoint>, are_copied: bool) -> bool {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
         if peer.is_idle() {
@@ -81,6 +82,9 @@ impl Transport {
         let state = self.contexts[0].state.lock();
         let outstanding = peer.total().outstanding();
         let messages = state.messages.as_ref();
-        messages.is_some_and(|messages| messages.operations_to(endpoint) == outstanding)
+        messages.is_some_and(|messages| {
+            let (operations, results) = messages.operations_to(endpoint);
+            operations == outstanding && !(are_copied && results)
+        })
     }
 }

@@ -159,8 +159,10 @@ pub struct Op<'a> {
     pub(crate) completion: Option<Completion>,
     /// Flags of a put or get.
     pub(crate) flags: TransferFlags,
-    /// Whether an atomic must follow all earlier operations to the peer ([`OpFlags::FENCE`]).
+    /// Whether an atomic must follow all earlier operations to the peer ([`OpFlags::FENCE`]), and whether none of these may
+    /// use a local buffer ([`OpFlags::COPIED`]).
     pub(crate) is_fenced: bool,
+    pub(crate) are_copied: bool,
 }
 
 impl<'a> Op<'a> {
@@ -224,7 +226,8 @@ impl<'a> Op<'a> {
             None => AtomicKind::Update,
         };
         Op {
-            is_fenced: flags.contains(OpFlags::FENCE),
+            is_fenced: flags.intersects(OpFlags::FENCE | OpFlags::COPIED),
+            are_copied: flags.contains(OpFlags::COPIED),
             ..Op::atomic((kind, datatype, op), target, 1, NOWHERE, result).with_value(operand)
         }
     }
@@ -287,6 +290,7 @@ impl<'a> Op<'a> {
             completion: None,
             flags: TransferFlags::empty(),
             is_fenced: false,
+            are_copied: false,
         }
     }
 }

@@ -16,8 +16,18 @@ fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u6
 
 /// Adds one to the last word of a region.
 fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, words: usize) -> Status {
+    add_with(OpFlags::FENCE, t, peer, h, words)
+}
+
+fn add_with(
+    flags: OpFlags,
+    t: &Transport,
+    peer: NonNull<Endpoint>,
+    h: &Handle,
+    words: usize,
+) -> Status {
     let target = (h, h.base() + 8 * (words as u64 - 1));
-    let op = Op::word((BtlAtomicOp::Add, OpFlags::FENCE), target, 1, None);
+    let op = Op::word((BtlAtomicOp::Add, flags), target, 1, None);
     // SAFETY: the operand is copied.
     unsafe { t.submit(peer, &op) }
 }
@@ -80,6 +90,32 @@ fn a_fenced_atomic_is_refused_behind_what_the_provider_makes() {
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
         assert_eq!((theirs[0], theirs[LONG]), (1, 2), "{provider}");
+        close([region], [a, b]);
+    }
+}
+
+/// Behind puts, whose bytes messages copy, an atomic finds no buffer in use; behind a get it does.
+#[test]
+fn an_atomic_behind_copied_bytes_is_refused_behind_a_get() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]));
+        let peer = a.connect(b.address(), 1).unwrap();
+        let mut theirs = vec![3u64; SHORT + 1];
+        let words = theirs.len();
+        let region = register(&b, &mut theirs, Access::all());
+        let h = region.handle();
+        let add_copied = || add_with(OpFlags::COPIED, &a, peer, &h, words);
+        put(&a, peer, &h, 0, &[9]);
+        insist(&a, add_copied);
+        let mut to = 0u64;
+        let local = ((&raw mut to).cast(), ptr::null_mut());
+        let get = Op::get(&h, h.base(), local, 8);
+        // SAFETY: the place stays until the flush.
+        insist(&a, || unsafe { a.submit(peer, &get) });
+        assert_eq!(add_copied(), Status::NOT_SUPPORTED, "{provider}");
+        insist(&a, || add(&a, peer, &h, words));
+        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        assert_eq!((to, theirs[words - 1]), (9, 5), "{provider}");
         close([region], [a, b]);
     }
 }

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
+mod active;
 mod creation;
 mod dynamic;
 mod exchanges;
@@ -184,36 +185,6 @@ fn accumulates_of_all_ranks_add_up() {
         if rank.rank() == 0 {
             let all = 10 * rank.size() as u64;
             assert_eq!((own(&window, 0), own(&window, 1)), (all, all));
-        }
-        window.free().unwrap();
-    });
-}
-
-#[test]
-fn post_start_complete_and_wait_meet_in_pairs() {
-    on_ranks(4, |rank| {
-        let window = allocate(rank, 1);
-        let (mine, size) = (rank.rank(), rank.size());
-        let (before, after) = ((mine + size - 1) % size, (mine + 1) % size);
-        let layout = one();
-        for round in 0..8u64 {
-            window.post(&[before], NONE).unwrap();
-            window.start(&[after], NONE).unwrap();
-            let value = [round * 100 + mine as u64];
-            let target = Target {
-                rank: after,
-                displacement: 0,
-                layout: &layout,
-            };
-            // SAFETY: the value stays until the completion.
-            unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
-            window.complete().unwrap();
-            if round % 2 == 0 {
-                window.wait().unwrap();
-            } else {
-                while !window.test().unwrap() {}
-            }
-            assert_eq!(own(&window, 0), round * 100 + before as u64);
         }
         window.free().unwrap();
     });

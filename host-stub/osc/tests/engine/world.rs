@@ -60,6 +60,8 @@ pub(super) struct World {
     pub(super) refused: AtomicUsize,
     /// Whether there is no room for puts and gets.
     pub(super) is_full: AtomicBool,
+    /// Whether no operation is executed.
+    pub(super) is_silent: AtomicBool,
     lost: Mutex<Vec<usize>>,
     /// Held while elements that are not aligned are changed.
     changing: Mutex<()>,
@@ -96,6 +98,7 @@ impl World {
             begun: AtomicUsize::new(0),
             refused: AtomicUsize::new(0),
             is_full: AtomicBool::new(false),
+            is_silent: AtomicBool::new(false),
             lost: Mutex::default(),
             changing: Mutex::default(),
         })

@@ -134,6 +134,11 @@ impl Batch {
         self.answered - self.entries
     }
 
+    /// Whether the answer has results.
+    pub(super) fn has_results(&self) -> bool {
+        self.results() > 0
+    }
+
     /// Whether all entries are sends, so that no caller waits for the answer.
     pub(super) fn has_only_sends(&self) -> bool {
         self.entries == self.sends

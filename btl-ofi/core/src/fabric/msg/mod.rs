@@ -454,9 +454,9 @@ impl Messages {
         self.origin.remove_idle(&self.port, endpoint)
     }
 
-    /// Operations to a peer that travel as messages and are not over.
+    /// Number of operations to a peer that travel as messages and are not over, and whether one of them has a result.
     #[cold]
-    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
+    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> (u32, bool) {
         self.origin.operations_to(endpoint)
     }
 

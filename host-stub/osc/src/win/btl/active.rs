@@ -29,27 +29,64 @@ fn wait_for(window: &Window, call: &'static str, word: Word, value: u64) -> WinR
 /// Barrier of all ranks: in round k each rank signals the rank 2^k after it and waits for the rank 2^k before it (Hensgen,
 /// Finkel, Manber, "Two Algorithms for Barrier Synchronization", 1988).
 pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
+    barrier_from(window, call, false)
+}
+
+/// A barrier in which this rank may have signalled the next rank already.
+fn barrier_from(window: &Window, call: &'static str, has_signalled: bool) -> WinResult<()> {
     let (rank, size) = (window.link.rank, window.link.size);
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
     let (mut round, mut distance) = (0, 1);
     while distance < size {
         let word = window.parts.control.plan().barrier(round);
-        notify(
-            window,
-            call,
-            window.peer(call, (rank + distance) % size)?,
-            word,
-        )?;
+        if round > 0 || !has_signalled {
+            let peer = window.peer(call, (rank + distance) % size)?;
+            notify(window, call, peer, word)?;
+        }
         wait_for(window, call, word, entered)?;
         round += 1;
         distance *= 2;
     }
     // This rank does not wait for its last signals, but must send them: other ranks wait for them, and this rank may make no
     // progress for long.
-    let looked = window.link.progress(call);
+    send_notices(window, call)
+}
+
+/// Sends notifications for whose answers this rank does not wait.
+fn send_notices(window: &Window, call: &'static str) -> WinResult<()> {
+    let looked = window.link.progress(call).map(drop);
+    looked.and(failed_notice(window, call))
+}
+
+/// An error if a notification failed since that was last asked.
+fn failed_notice(window: &Window, call: &'static str) -> WinResult<()> {
+    let rank = window.link.rank;
     match window.parts.sync.notices.take_failure() {
-        None => looked.map(|_| ()),
+        None => Ok(()),
         Some(status) => Err(Box::new(WinError::Transport { call, rank, status })),
+    }
+}
+
+/// Completes this rank's operations before a barrier. The first signal of the barrier may follow the operations to the next
+/// rank, which then executes them before it goes on. Returns whether it does so, and is sent: the answers are still to come.
+fn complete_all(window: &Window, call: &'static str) -> (bool, WinResult<()>) {
+    let (rank, size) = (window.link.rank, window.link.size);
+    let next = (rank + 1) % size;
+    window.send_all_gathered(call);
+    let others = window.each_busy(|peer| match peer.rank == next {
+        true => Ok(()),
+        false => flush(window, call, peer.rank),
+    });
+    memory_fence(Ordering::SeqCst);
+    let Some(peer) = window.parts.peers.made(next).filter(|it| !it.is_settled()) else {
+        return (false, others);
+    };
+    let signal = (peer, window.parts.control.plan().barrier(0), 1);
+    let notices = &window.parts.sync.notices;
+    match window.add_behind_copied(call, signal, notices) {
+        Ok(true) => (true, others),
+        Ok(false) => (false, others.and(flush(window, call, next))),
+        Err(error) => (false, others.and(Err(error))),
     }
 }
 
@@ -59,10 +96,13 @@ pub(in crate::win) fn fence(
     assertion: Assertion,
 ) -> WinResult<()> {
     let call = "fence";
-    let completed = if plan.complete {
-        flush_all(window, call)
-    } else {
-        Ok(())
+    let (has_signalled, completed) = match plan {
+        FencePlan {
+            complete: true,
+            meet: true,
+        } => complete_all(window, call),
+        FencePlan { complete: true, .. } => (false, flush_all(window, call)),
+        _ => (false, Ok(())),
     };
     // Orders local stores before the reads of other ranks after the fence, unless there were no stores.
     if !assertion.contains(Assertion::NOSTORE) {
@@ -70,12 +110,17 @@ pub(in crate::win) fn fence(
     }
     // A rank whose operations failed still enters the barrier.
     let met = if plan.meet {
-        barrier(window, call)
+        barrier_from(window, call, has_signalled)
+    } else {
+        Ok(())
+    };
+    let answered = if has_signalled {
+        flush(window, call, (window.link.rank + 1) % window.link.size)
     } else {
         Ok(())
     };
     memory_fence(Ordering::SeqCst);
-    completed.and(met)
+    completed.and(met).and(answered)
 }
 
 pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
@@ -124,25 +169,36 @@ pub(in crate::win) fn complete(window: &Window, group: &[usize]) -> WinResult<()
     window.send_all_gathered(call);
     // Orders stores to memory that is mapped here before the notifications.
     memory_fence(Ordering::SeqCst);
-    // Most targets can be notified at once, in the message that carries the last operations.
+    // Most targets can be notified at once, in the message that carries the last operations. Then nothing is to be waited
+    // for here, unless operations still use this rank's memory.
     let mut outcome = Ok(());
-    let mut others = Vec::new();
+    let (mut busy, mut unnotified) = (Vec::new(), Vec::new());
     for rank in group {
         let peer = window.peer(call, *rank)?;
-        match window.add_behind(call, (peer, COMPLETED, 1), notices) {
+        let signal = (peer, COMPLETED, 1);
+        let behind = match window.add_behind_copied(call, signal, notices) {
+            Ok(true) => continue,
+            Ok(false) => window.add_behind(call, signal, notices),
+            refused => refused,
+        };
+        busy.push(peer);
+        match behind {
             Ok(true) => {}
-            Ok(false) => others.push(peer),
+            Ok(false) => unnotified.push(peer),
             Err(error) => outcome = outcome.and(Err(error)),
         }
     }
-    for rank in group {
-        outcome = outcome.and(flush(window, call, *rank));
+    for peer in &busy {
+        outcome = outcome.and(flush(window, call, peer.rank));
     }
     memory_fence(Ordering::SeqCst);
-    for peer in others {
+    for peer in unnotified {
         outcome = outcome.and(notify(window, call, peer, COMPLETED));
     }
-    outcome.and(window.flush_pending(call, window.link.rank, notices))
+    outcome.and(match busy.is_empty() {
+        true => send_notices(window, call),
+        false => window.flush_pending(call, window.link.rank, notices),
+    })
 }
 
 fn is_complete(window: &Window) -> bool {
@@ -154,7 +210,7 @@ pub(super) fn wait(window: &Window) -> WinResult<()> {
     let call = "wait";
     window.link.wait_until(call, || is_complete(window))?;
     memory_fence(Ordering::SeqCst);
-    window.flush_pending(call, window.link.rank, &window.parts.sync.notices)
+    failed_notice(window, call)
 }
 
 pub(super) fn test(window: &Window) -> WinResult<bool> {

@@ -135,11 +135,31 @@ impl Window {
         target: (&Peer, Word, u64),
         pending: &Pending,
     ) -> WinResult<bool> {
+        self.add_in_order(OpFlags::FENCE, call, target, pending)
+    }
+
+    /// As [`add_behind`](Self::add_behind), where besides no operation to the peer uses memory of this rank any more.
+    pub(super) fn add_behind_copied(
+        &self,
+        call: &'static str,
+        target: (&Peer, Word, u64),
+        pending: &Pending,
+    ) -> WinResult<bool> {
+        self.add_in_order(OpFlags::COPIED, call, target, pending)
+    }
+
+    fn add_in_order(
+        &self,
+        flags: OpFlags,
+        call: &'static str,
+        target: (&Peer, Word, u64),
+        pending: &Pending,
+    ) -> WinResult<bool> {
         // A flush repeats what a target refused, so nothing may follow these operations before.
         if self.kind() == WindowKind::Dynamic {
             return Ok(false);
         }
-        match self.add_with(OpFlags::FENCE, call, target, pending) {
+        match self.add_with(flags, call, target, pending) {
             Err(error) if is_not_supported(&error) => Ok(false),
             added => added.map(|()| true),
         }

@@ -27,7 +27,7 @@ impl At {
 unsafe fn post_transfer(
     (module, endpoint): (*mut Module, *mut Endpoint),
     told: (Option<CompletionFn>, *mut c_void, *mut c_void),
-    (flags, size): (u32, usize),
+    (flags, size, is_local): (u32, usize, bool),
     effect: impl FnOnce(&World) -> bool + Send + 'static,
 ) -> Status {
     // SAFETY: as the caller's.
@@ -55,7 +55,7 @@ unsafe fn post_transfer(
         };
     }
     // SAFETY: as the caller's.
-    unsafe { post_ordered(Order::Nothing, (module, endpoint), told, effect) }
+    unsafe { post_ordered(Order::Nothing, (module, endpoint), told, (is_local, effect)) }
 }
 
 pub(super) unsafe extern "C" fn put(
@@ -76,11 +76,16 @@ pub(super) unsafe extern "C" fn put(
     unsafe {
         let (key, from) = (key(handle), At(local.cast()));
         let told = (callback, context, data);
-        post_transfer((module, endpoint), told, (flags, size), move |world| {
+        // A world that orders commands carries puts likewise.
+        let is_carried = sim(module).world.carried != Carried::Nothing && size as u64 <= LONGEST;
+        let copy = is_carried.then(|| std::slice::from_raw_parts(from.get(), size).to_vec());
+        let form = (flags, size, copy.is_none());
+        post_transfer((module, endpoint), told, form, move |world| {
             if !world.holds(key, remote, size) {
                 return false;
             }
-            std::ptr::copy_nonoverlapping(from.get(), remote as *mut u8, size);
+            let from = copy.as_ref().map_or(from.get().cast_const(), Vec::as_ptr);
+            std::ptr::copy_nonoverlapping(from, remote as *mut u8, size);
             true
         })
     }
@@ -104,13 +109,18 @@ pub(super) unsafe extern "C" fn get(
     unsafe {
         let (key, to) = (key(handle), At(local.cast()));
         let told = (callback, context, data);
-        post_transfer((module, endpoint), told, (flags, size), move |world| {
-            if !world.holds(key, remote, size) {
-                return false;
-            }
-            std::ptr::copy_nonoverlapping(remote as *const u8, to.get(), size);
-            true
-        })
+        post_transfer(
+            (module, endpoint),
+            told,
+            (flags, size, true),
+            move |world| {
+                if !world.holds(key, remote, size) {
+                    return false;
+                }
+                std::ptr::copy_nonoverlapping(remote as *const u8, to.get(), size);
+                true
+            },
+        )
     }
 }
 
@@ -132,7 +142,7 @@ unsafe fn change(
             order,
             (module, endpoint),
             (callback, context, data),
-            move |world| {
+            (!result.is_null(), move |world: &World| {
                 if !world.holds(key, remote, 8) {
                     return Status::VALUE_OUT_OF_BOUNDS.0;
                 }
@@ -145,7 +155,7 @@ unsafe fn change(
                         .write(before.unwrap_or_else(|old| old));
                 }
                 0
-            },
+            }),
         )
     }
 }
@@ -173,8 +183,10 @@ pub(super) unsafe extern "C" fn atomic_op(
     data: *mut c_void,
 ) -> Status {
     let (there, told) = ((module, endpoint), (callback, context, data));
-    let order = match OpFlags::from_bits_retain(flags).contains(OpFlags::FENCE) {
-        true => Order::All,
+    let flags = OpFlags::from_bits_retain(flags);
+    let copied = flags.contains(OpFlags::COPIED);
+    let order = match copied || flags.contains(OpFlags::FENCE) {
+        true => Order::All { copied },
         false => Order::Commands,
     };
     // SAFETY: as the caller's.
@@ -413,6 +425,7 @@ unsafe fn transfer_runs(
             status => Status(status),
         };
     }
+    let effect = (!puts, effect);
     // SAFETY: as the caller's.
     unsafe { post_ordered(Order::Commands, (module, endpoint), told, effect) }
 }
@@ -461,28 +474,26 @@ pub(super) unsafe extern "C" fn apply(
         return Status::NOT_SUPPORTED;
     }
     let told = (callback, context, data);
+    let effect = move |world: &World| {
+        if !places.iter().all(|place| world.holds(key, *place, 8)) {
+            return Status::VALUE_OUT_OF_BOUNDS.0;
+        }
+        for (place, operand) in places.into_iter().zip(operands) {
+            let change = typed(op, operand);
+            if !is_aligned(&place) {
+                // One thread at a time, like the target's processor.
+                let _changing = world.changing.lock().unwrap();
+                let word = place as *mut u64;
+                // SAFETY: the region has the word.
+                unsafe { word.write_unaligned(change(word.read_unaligned())) };
+                continue;
+            }
+            // SAFETY: the region has the word.
+            let word = unsafe { &*(place as *const AtomicU64) };
+            let _ = word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |old| Some(change(old)));
+        }
+        0
+    };
     // SAFETY: as in `put`.
-    unsafe {
-        post_ordered(Order::Commands, (module, endpoint), told, move |world| {
-            if !places.iter().all(|place| world.holds(key, *place, 8)) {
-                return Status::VALUE_OUT_OF_BOUNDS.0;
-            }
-            for (place, operand) in places.into_iter().zip(operands) {
-                let change = typed(op, operand);
-                if !is_aligned(&place) {
-                    // One thread at a time, like the target's processor.
-                    let _changing = world.changing.lock().unwrap();
-                    let word = place as *mut u64;
-                    word.write_unaligned(change(word.read_unaligned()));
-                    continue;
-                }
-                let _ = (*(place as *const AtomicU64)).fetch_update(
-                    Ordering::AcqRel,
-                    Ordering::Acquire,
-                    |old| Some(change(old)),
-                );
-            }
-            0
-        })
-    }
+    unsafe { post_ordered(Order::Commands, (module, endpoint), told, (false, effect)) }
 }

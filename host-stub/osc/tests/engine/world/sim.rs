@@ -27,14 +27,18 @@ pub(super) enum Order {
     Nothing,
     /// Atomics and commands.
     Commands,
-    /// All ([`OpFlags::FENCE`]).
-    All,
+    /// All ([`OpFlags::FENCE`]), and `copied`: none of them uses the origin's memory ([`OpFlags::COPIED`]).
+    All {
+        copied: bool,
+    },
 }
 
 /// An operation under way.
 pub(super) struct Operation {
     order: Order,
     target: usize,
+    /// Whether the effect uses the origin's memory.
+    is_local: bool,
     effect: Effect,
     callback: CompletionFn,
     context: *mut c_void,
@@ -108,7 +112,7 @@ pub(super) unsafe fn post_ordered(
     order: Order,
     (module, endpoint): (*mut Module, *mut Endpoint),
     (callback, context, data): (Option<CompletionFn>, *mut c_void, *mut c_void),
-    effect: impl FnOnce(&World) -> i32 + Send + 'static,
+    (is_local, effect): (bool, impl FnOnce(&World) -> i32 + Send + 'static),
 ) -> Status {
     // SAFETY: as the caller's.
     let sim = unsafe { sim(module) };
@@ -117,11 +121,14 @@ pub(super) unsafe fn post_ordered(
         return Status::OUT_OF_RESOURCE;
     }
     let target = endpoint.addr() / 8 - 1;
-    let is_busy = || state.under_way.iter().any(|other| other.target == target);
+    let orders = !matches!(sim.world.carried, Carried::Nothing | Carried::Refused);
+    if let Order::All { copied } = order
+        && (state.under_way.iter())
+            .any(|other| other.target == target && (!orders || copied && other.is_local))
+    {
+        return Status::NOT_SUPPORTED;
+    }
     let order = match sim.world.carried {
-        Carried::Nothing | Carried::Refused if order == Order::All && is_busy() => {
-            return Status::NOT_SUPPORTED;
-        }
         Carried::Nothing => Order::Nothing,
         _ => order,
     };
@@ -129,6 +136,7 @@ pub(super) unsafe fn post_ordered(
     state.under_way.push(Operation {
         order,
         target,
+        is_local,
         effect: Box::new(effect),
         callback: callback.unwrap(),
         context,
@@ -257,7 +265,7 @@ fn first_before(under_way: &[Operation], mut chosen: usize) -> usize {
         let follows = |other: &Operation| match order {
             Order::Nothing => false,
             Order::Commands => other.target == target && other.order != Order::Nothing,
-            Order::All => other.target == target,
+            Order::All { .. } => other.target == target,
         };
         match under_way[..chosen].iter().position(follows) {
             Some(earlier) => chosen = earlier,
@@ -279,7 +287,7 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
     state.random ^= state.random >> 7;
     state.random ^= state.random << 17;
     for _ in 0..state.random % 4 {
-        if state.under_way.is_empty() {
+        if state.under_way.is_empty() || sim.world.is_silent.load(Ordering::Acquire) {
             break;
         }
         let index = (state.random >> 8) as usize % state.under_way.len();

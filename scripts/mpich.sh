@@ -1,7 +1,7 @@
 # shellcheck shell=bash
-# MPICH, one side of the comparisons under MPI. It is installed from the wheel that its project publishes on PyPI,
-# into a separate environment under target. Sourced by scripts/openmpi.sh, whose current folder is the root of the
-# repository.
+# MPICH, one side of the comparisons under MPI. MPICH is installed from the wheel that its project publishes on
+# PyPI, into a separate environment under target. Sourced by scripts/openmpi.sh, whose current folder is the root
+# of the repository.
 
 mpich_dir=target/mpich
 mpich_version=5.0.2

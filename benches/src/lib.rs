@@ -9,8 +9,8 @@ pub mod shared;
 pub mod statistics;
 pub mod target;
 
-/// The value of `btl_ofi_same_node` for measurements of a provider. They measure the provider's own operations,
-/// except over shm: there they measure the paths within a node.
+/// The value of `btl_ofi_same_node` for measurements of a provider. Such measurements use the provider's own
+/// operations, but measurements over shm use the paths within a node.
 pub fn same_node(provider: &str) -> &'static str {
     if provider == "shm" { "auto" } else { "off" }
 }

@@ -126,7 +126,7 @@ pub struct Declaration {
     pub name: Cow<'static, str>,
     /// The type.
     pub kind: Kind,
-    /// The value if no source sets one. It fits the type and the allowed values.
+    /// The value if no source sets one. This default fits the type and the allowed values.
     pub default: Value,
     /// Description, one line.
     pub help: Cow<'static, str>,

@@ -466,7 +466,7 @@ typedef struct btl_stats {
  * `hmem_iov_count` ranges of `hmem_iov`, from byte `hmem_iov_offset` on. `hmem_iface` holds the kind
  * of each range; kinds may be mixed. The copy is synchronous. Returns the number of bytes copied or a
  * negative libfabric errno: -FI_ENOSYS (-38) for an unknown kind. The function runs on any thread
- * that calls the module and on threads of the plugin. It must not call the plugin. */
+ * that calls the module and on threads of the plugin. The function must not call the plugin. */
 typedef ssize_t (*btl_copy_from_fn)(void *dest, size_t size, const struct iovec *hmem_iov,
                                     const uint32_t *hmem_iface, size_t hmem_iov_count,
                                     uint64_t hmem_iov_offset);
@@ -506,8 +506,8 @@ typedef ssize_t (*btl_copy_to_async_fn)(void *stream, const struct iovec *hmem_i
                                         void **event);
 
 /* The state of a copy: 0 while it is under way, 1 when it is complete, a negative libfabric errno when it
- * failed. It does not wait. With the last two answers the event is over, and the plugin does not ask
- * again. Any thread may ask. */
+ * failed. The function does not wait. With the last two answers the event is over, and the plugin
+ * does not ask again. Any thread may ask. */
 typedef int32_t (*btl_event_query_fn)(void *event);
 
 /* The user's own copy functions of device memory. For a NULL function the plugin uses its own; it
@@ -786,8 +786,8 @@ struct btl_module_vtable {
                         btl_completion_fn callback, void *context, void *data);
 
     /* Sets the function that executes operations for which the module has no instruction: operations of
-     * peers, and this process's own to itself. Replaces an earlier function; NULL removes it. It stays
-     * callable until finalize. */
+     * peers, and this process's own to itself. Replaces an earlier function; NULL removes it. The
+     * function stays callable until finalize. */
     btl_status (*register_apply)(btl_module *module, btl_apply_fn function, void *context);
 };
 
@@ -847,9 +847,9 @@ typedef struct btl_component_vtable {
 /* The table's size in ABI 1.0, on platforms with 64-bit pointers. */
 #define BTL_COMPONENT_VTABLE_MIN_SIZE 80
 
-/* The exported function of a plugin, which the host calls once per load. It checks `host`, writes the
- * component's table to `out` and changes nothing else. BTL_TYPE_MISMATCH: the host's table cannot be
- * used. */
+/* The exported function of a plugin, which the host calls once per load. The function checks `host`,
+ * writes the component's table to `out` and changes nothing else. BTL_TYPE_MISMATCH: the host's table
+ * cannot be used. */
 typedef btl_status (*btl_entry_fn)(const btl_host_vtable *host, const btl_component_vtable **out);
 
 /* A plugin defines this function; a host finds it with dlsym(BTL_ENTRY_SYMBOL). */

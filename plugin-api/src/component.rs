@@ -5,8 +5,9 @@ use std::ffi::{c_char, c_void};
 use crate::header::require_entries;
 use crate::{AbiError, Component, HostVtable, Module, Status, TableHeader, UnknownCode, magic};
 
-/// The exported function of a plugin, which the host calls once per load. It checks `host`, writes the component's
-/// table to `out` and changes nothing else. [`Status::TYPE_MISMATCH`]: the host's table cannot be used.
+/// The exported function of a plugin, which the host calls once per load. The function checks `host`, writes the
+/// component's table to `out` and changes nothing else. [`Status::TYPE_MISMATCH`]: the host's table cannot be
+/// used.
 pub type EntryFn =
     unsafe extern "C" fn(host: *const HostVtable, out: *mut *const ComponentVtable) -> Status;
 

@@ -7,7 +7,7 @@ pub const ABI_MAJOR: u16 = 1;
 /// Raised when a table grows at its end.
 pub const ABI_MINOR: u16 = 5;
 
-/// Magic words, one per kind of table. They are readable in a memory dump.
+/// Magic words, one per kind of table. The words are readable in a memory dump.
 pub mod magic {
     /// [`HostVtable`](crate::HostVtable).
     pub const HOST: u64 = u64::from_le_bytes(*b"BTLHOST1");

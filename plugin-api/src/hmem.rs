@@ -31,7 +31,8 @@ pub struct IoVec {
 /// Copies `size` bytes from device memory to contiguous memory at `dest`. The source is the `count` ranges of
 /// `hmem_iov`, from byte `offset` on. `hmem_iface` holds the kind of each range; kinds may be mixed. The copy is
 /// synchronous. Returns the number of bytes copied or a negative libfabric errno: -FI_ENOSYS (-38) for an unknown kind.
-/// The function runs on any thread that calls the module and on threads of the plugin. It must not call the plugin.
+/// The function runs on any thread that calls the module and on threads of the plugin. The function must not call the
+/// plugin.
 pub type CopyFromFn = unsafe extern "C" fn(
     dest: *mut c_void,
     size: usize,
@@ -103,8 +104,9 @@ pub type CopyToAsyncFn = unsafe extern "C" fn(
     event: *mut *mut c_void,
 ) -> isize;
 
-/// The state of a copy: 0 while it is under way, 1 when it is complete, a negative libfabric errno when it failed. It does
-/// not wait. With the last two answers the event is over, and the plugin does not ask again. Any thread may ask.
+/// The state of a copy: 0 while it is under way, 1 when it is complete, a negative libfabric errno when it failed. The
+/// function does not wait. With the last two answers the event is over, and the plugin does not ask again. Any thread may
+/// ask.
 pub type EventQueryFn = unsafe extern "C" fn(event: *mut c_void) -> i32;
 
 /// The user's own copy functions of device memory. For `None` the plugin uses its own function; it always uses a

@@ -6,8 +6,9 @@
 //! ```
 //!
 //! The crate itself must compile: after a broken attempt, `git checkout` the file first. Needs libclang (Debian:
-//! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. It takes only the names below. It
-//! does not generate structures that releases after 1.14 made larger: `src/headers/grown.rs` has them with the fields of 1.14.
+//! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. bindgen generates only the names
+//! below. It generates no structures that releases after 1.14 made larger: `src/headers/grown.rs` has them with the fields of
+//! 1.14.
 
 #![allow(clippy::panic, reason = "a tool for developers reports by panicking")]
 

@@ -68,7 +68,7 @@ fn symbol(library: *mut c_void, name: &str, version: &str) -> Result<*mut c_void
     Ok(found)
 }
 
-/// Opens the library once. It is never closed: its providers may have threads.
+/// Opens the library once. The library is never closed, because its providers may have threads.
 fn functions() -> Result<&'static Functions, &'static str> {
     static FUNCTIONS: OnceLock<Result<Functions, String>> = OnceLock::new();
     FUNCTIONS

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Names the installation to build against, instead of the installation of `mpicc`: the folder that contains
-/// `include/openmpi/opal_config.h` (Debian: `/usr/lib/<triplet>/openmpi`). It may lie in another root.
+/// `include/openmpi/opal_config.h` (Debian: `/usr/lib/<triplet>/openmpi`). The folder may lie in another
+/// root.
 pub(crate) const PREFIX: &str = "MCA_BTL_OFI_OMPI_PREFIX";
 /// Names the wanted series (`4.1`, `5.0` or `6.0`); headers of another series are an error.
 pub(crate) const SERIES: &str = "MCA_BTL_OFI_SERIES";

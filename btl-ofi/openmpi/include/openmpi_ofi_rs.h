@@ -59,8 +59,8 @@ typedef struct MPIX_Device_overrides {
                                       const size_t *count);
     ssize_t (*copy_to_hmem_strided)(void *base, uint32_t kind, size_t block, const size_t *stride, const size_t *count,
                                     const void *src, size_t size);
-    /* Large copies that are started on `stream` and complete later, if query_event is set too. They write an event, or NULL if the
-     * copy is complete already. After -EAGAIN the functions above are called. */
+    /* Large copies that are started on `stream` and complete later, if query_event is set too. Each of these functions writes
+     * an event, or NULL if the copy is complete already. After -EAGAIN the functions above are called. */
     ssize_t (*copy_from_hmem_async)(void *stream, void *dest, size_t size, const struct iovec *runs, const uint32_t *kinds,
                                     size_t count, uint64_t offset, void **event);
     ssize_t (*copy_to_hmem_async)(void *stream, const struct iovec *runs, const uint32_t *kinds, size_t count, uint64_t offset,

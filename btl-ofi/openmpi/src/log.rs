@@ -65,7 +65,8 @@ pub(crate) fn verbosity() -> i32 {
 /// Sets the verbosity and routes the transport's events to this log. Only the first call installs the receiver.
 pub(crate) fn install(verbosity: i32) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    // An error means that a receiver is installed. It can only be this one: the library has its own copy of tracing.
+    // An error means that a receiver is installed. This receiver can only be ours, because the library has its own
+    // copy of tracing.
     let _ = tracing::subscriber::set_global_default(Receiver);
 }
 

@@ -12,7 +12,8 @@ use crate::op::record::Record;
 
 /// The bit of all marked pointers. Tags of untracked operations have another bit set (`op::tag`), which is zero here.
 const MARKED: usize = 8;
-/// The bits that distinguish the meanings. They are zero in the address of a context that a provider [claims](Claimed).
+/// The bits that distinguish the meanings. These bits are zero in the address of a context that a provider
+/// [claims](Claimed).
 const MEANING: usize = 5;
 /// A receive, by its number.
 const RECEIVE: usize = 1;
@@ -136,7 +137,7 @@ impl Claimed {
         }
     }
 
-    /// The provider's context pointer. It stays valid as long as the memory.
+    /// The provider's context pointer. The pointer stays valid as long as the memory.
     pub(crate) fn context(this: NonNull<Claimed>) -> *mut c_void {
         this.as_ptr().wrapping_byte_add(MARKED).cast()
     }

@@ -25,7 +25,8 @@ use crate::series;
 /// The parameters' values between `register` and `close`, or the reason why they cannot be used.
 static OPTIONS: Mutex<Option<Result<Options, String>>> = Mutex::new(None);
 
-/// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
+/// The structure that Open MPI finds by its symbol. The structure is in a cell because the host may
+/// write to it.
 #[repr(transparent)]
 pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 

@@ -59,8 +59,8 @@ const _: () = assert!(
 );
 
 /// Atomics that are never declared: osc/rdma would send 8-byte complex numbers as floating point, and floating-point
-/// operands through integer buffers; and it does not say whether a minimum or maximum is of signed words. It makes all
-/// of these under its own lock instead.
+/// operands through integer buffers; and it does not say whether a minimum or maximum is of signed words. osc/rdma
+/// makes all of these under its own lock instead.
 pub(crate) const NOT_DECLARED: AtomicFlags = AtomicFlags::FLOAT
     .union(AtomicFlags::MIN)
     .union(AtomicFlags::MAX);

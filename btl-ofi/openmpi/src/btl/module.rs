@@ -31,7 +31,8 @@ type ErrorCallback =
 #[repr(C)]
 pub(crate) struct Module {
     btl: ffi::mca_btl_base_module_t,
-    /// Initialised from `open` to `end`. It never moves: the registration cache holds its address.
+    /// Initialised from `open` to `end`. The module never moves, because the registration cache
+    /// holds its address.
     transport: MaybeUninit<Transport>,
     registrations: Registrations,
     peers: Mutex<Peers>,

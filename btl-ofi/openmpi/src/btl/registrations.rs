@@ -161,8 +161,8 @@ impl Registrations {
                 Status(rc)
             }
             Registrations::Direct => {
-                // SAFETY: the caller guarantees a handle from `register`, used once. It is the first field of a boxed
-                // `Direct`, so that both have the same address.
+                // SAFETY: the caller guarantees a handle from `register`, used once. The handle is the first field of
+                // a boxed `Direct`, so that both have the same address.
                 let direct = unsafe { Box::from_raw(handle.cast::<Direct>()) };
                 match direct.region.close() {
                     Ok(()) => Status::SUCCESS,

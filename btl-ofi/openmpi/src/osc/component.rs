@@ -15,7 +15,8 @@ use crate::osc::{
 use crate::pvars;
 use crate::series;
 
-/// The structure that Open MPI finds by its symbol. It is in a cell because the host may write to it.
+/// The structure that Open MPI finds by its symbol. The structure is in a cell because the host may
+/// write to it.
 #[repr(transparent)]
 struct Exported(UnsafeCell<ffi::ompi_osc_base_component_t>);
 

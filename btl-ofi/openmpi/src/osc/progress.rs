@@ -45,7 +45,7 @@ pub(crate) fn stop() {
     }
 }
 
-/// Makes progress once. It may be called while it runs: by another thread, or by a callback of Open MPI.
+/// Makes progress once. Another thread or a callback of Open MPI may call the function while it runs.
 unsafe extern "C" fn advance() -> c_int {
     guarded("osc progress", 0, || {
         // The callers that wait for a transport report its failure.

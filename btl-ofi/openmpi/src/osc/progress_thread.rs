@@ -1,6 +1,6 @@
 //! The progress thread (`osc_ofi_rs_progress_thread`): it serves the operations of other processes while this process computes.
-//! It makes only the transport's progress, which also runs Open MPI's operation functions; these only compute. Calls of the
-//! program complete Open MPI's requests, because other threads may not enter Open MPI unless it was initialised for them.
+//! The thread makes only the transport's progress, which also runs Open MPI's operation functions; these only compute. Calls of
+//! the program complete Open MPI's requests, because other threads may not enter Open MPI unless it was initialised for them.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};

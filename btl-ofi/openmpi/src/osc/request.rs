@@ -108,8 +108,8 @@ fn complete() -> c_int {
         .into_iter()
         .map(|mut one| (one.request.end_complete(), one.theirs))
         .collect();
-    // The windows are not accessed after this. It precedes the calls of Open MPI, whose callbacks may
-    // free the windows.
+    // The windows are not accessed after this. The last access precedes the calls of Open MPI, whose
+    // callbacks may free the windows.
     ENDING.fetch_sub(count, Ordering::Release);
     for (outcome, theirs) in ended {
         let code = match outcome {

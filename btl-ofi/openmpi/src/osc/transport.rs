@@ -21,8 +21,8 @@ use crate::pvars::Counted;
 /// A transport, by the processes that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Scope {
-    /// Processes of this node whose memory is reached. It has the provider `memory`, which transfers
-    /// nothing.
+    /// Processes of this node whose memory is reached. The transport has the provider `memory`,
+    /// which transfers nothing.
     Node,
     /// All processes, by libfabric.
     All,

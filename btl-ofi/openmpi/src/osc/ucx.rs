@@ -1,6 +1,6 @@
-//! Whether osc/ucx serves a window better than this component. It does if processors would make this component's puts, over
-//! TCP, and UCX reaches a network card that makes puts itself. In this case libfabric has no provider for the card, or was
-//! built without it.
+//! Whether osc/ucx serves a window better than this component. osc/ucx serves the window better if processors would make
+//! this component's puts, over TCP, and UCX reaches a network card that makes puts itself. In this case libfabric has no
+//! provider for the card, or was built without it.
 //!
 //! Each rank decides for itself. Only if all ranks agree does the window go to osc/ucx, because a
 //! window has one component.

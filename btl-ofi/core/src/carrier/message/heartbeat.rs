@@ -1,6 +1,7 @@
-//! Heartbeats: while this process waits, it asks some peers for an answer. It thereby detects the silence of a peer without
-//! outstanding operations, for example in a barrier of the host, or while it waits for a notification. The peer's progress
-//! sends the answer. The failure detector (`detector`) decides when peers are asked, and judges a missing answer.
+//! Heartbeats: while this process waits, it asks some peers for an answer. This process thereby detects the silence of a
+//! peer without outstanding operations, for example in a barrier of the host, or while it waits for a notification. The
+//! peer's progress sends the answer. The failure detector (`detector`) decides when peers are asked, and judges a missing
+//! answer.
 //!
 //! A process waits while its polls find nothing and it posts nothing. Peers are asked over messages, and only those that
 //! were heard over messages before: a heartbeat makes no connection that the program does not use.

@@ -65,7 +65,8 @@ fn endpoint_of(module: &Module, name: Name) -> Option<NonNull<Endpoint>> {
     if let Some(known) = module.peers().0.get(&name) {
         return Some(known.endpoint);
     }
-    // SAFETY: the function takes numbers. It may lock Open MPI's list of processes, and nothing here holds a lock.
+    // SAFETY: the function takes numbers. The function may lock Open MPI's list of processes, and nothing here
+    // holds a lock.
     let proc = unsafe { ffi::mca_btl_ofi_host_keep_process(name.0, name.1) };
     // SAFETY: the process is NULL or is kept until Open MPI ends.
     unsafe { procs::peer(module, proc) }

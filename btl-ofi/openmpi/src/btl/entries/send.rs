@@ -1,6 +1,6 @@
 //! Two-sided messages: descriptors, their sending, and messages sent at once. pml/ob1 relies on these rules:
 //! - `send` returns 1 if the message has left. Then it calls the descriptor's function only if the descriptor asks for
-//!   that always. It returns 0 if the function will be called later.
+//!   that always. The call returns 0 if it calls the function later.
 //! - A message reported as sent arrives even if this process does not enter Open MPI again: MPI_Send may have returned.
 //! - After "out of resource" from `send`, ob1 tries again only after some later completion, which may never come. So `send`
 //!   keeps a descriptor that finds no room, and returns 0.
@@ -57,8 +57,8 @@ fn why_not(size: usize, limit: usize) -> String {
     if limit > 0 {
         return format!("a message of {size} bytes was asked for, and the longest has {limit}");
     }
-    // osc/rdma makes the operations of such a window by messages. It takes the BTL with the lowest latency that reaches
-    // the process, whether or not that has messages.
+    // osc/rdma makes the operations of such a window by messages. osc/rdma takes the BTL with the lowest latency that
+    // reaches the process, even if this BTL has no messages.
     let name = identity::NAME.to_string_lossy();
     format!(
         "a message was asked for, and btl_ofi_mode 0 has none. Windows whose processes this component does not reach all go by \

@@ -125,8 +125,8 @@ impl Module {
         Ok(rows)
     }
 
-    /// The request of a call that was divided into several operations. It is complete when all of them are complete at
-    /// the origin.
+    /// The request of a call that was divided into several operations. The request is complete when all of these
+    /// operations are complete at the origin.
     pub(super) fn over_after_flush(&self, place: Place) -> Theirs {
         let flushed = self.window()?.flush_local(place.rank);
         flushed.map_err(|error| error::code(&error))?;

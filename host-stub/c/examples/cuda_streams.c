@@ -1,6 +1,6 @@
 /* The program copies CUDA memory itself, on its own stream. One call copies the cells of a column. Each long copy has an event, so
- * that the next copy begins while the data of the first is sent. Each rank has a grid on the device. It puts its last
- * column into the next rank's first, and then all of its cells.
+ * that the next copy begins while the data of the first is sent. Each rank has a grid on the device. Each rank puts
+ * its last column into the next rank's first column, and then all of its cells.
  *
  *   cc ... -I/usr/local/cuda/include cuda_streams.c -lhost_stub -lcuda
  *   host-stub launch -n 2 -- ./cuda_streams

@@ -9,7 +9,7 @@
  * to the collective.
  *
  * Transfers and atomic updates of windows: the form with an r in front returns a request, which host_wait,
- * host_waitall, host_waitany or host_test ends. It is for lock and lock_all epochs only.
+ * host_waitall, host_waitany or host_test ends. This form is for lock and lock_all epochs only.
  */
 #ifndef HOST_CALLS_H
 #define HOST_CALLS_H

@@ -565,8 +565,8 @@ typedef struct crt_hooks_t {
     // Takes the calling task `task` off its thread until the task is resumed. May return early.
     void (*suspend)(void *task);
     // Resumes a task. The host may call it from any thread, also before `suspend`, which then returns at
-    // once. It must neither block nor run the task itself. Once the wait has returned, no call comes or
-    // is under way.
+    // once. The function must neither block nor run the task itself. Once the wait has returned, no call
+    // comes or is under way.
     void (*resume)(void *task);
     // Runs another task on this thread, if there is one.
     void (*yield_now)(void);
@@ -669,8 +669,8 @@ typedef struct host_overrides_t {
     void *stream;
 } host_overrides_t;
 
-// An endpoint through which kernels start operations, with the functions of host_xpu_device.h. It has the layout
-// of libfabric's struct fid_xpu_ep. Passed to kernels by value.
+// An endpoint through which kernels start operations, with the functions of host_xpu_device.h. The endpoint has
+// the layout of libfabric's struct fid_xpu_ep. Passed to kernels by value.
 typedef struct host_xpu_ep_t {
     // libfabric's FI_CLASS_EP.
     uint32_t fclass;
@@ -777,9 +777,9 @@ typedef struct host_rma_table_t {
     host_rma_fn entries[HOST_RMA_ROOM];
 } host_rma_table_t;
 
-// A hook, called with every new window before its creation returns. It may replace entries of
-// `table` and set its data. Returns HOST_SUCCESS, or a negative code with which the creation fails
-// at all ranks.
+// A hook, called with every new window before its creation returns. The hook may replace entries
+// of `table` and set its data. Returns HOST_SUCCESS, or a negative code with which the creation
+// fails at all ranks.
 typedef int (*host_win_hook_fn)(const struct host_new_win_t *win,
                                 struct host_rma_table_t *table,
                                 void *param);
@@ -924,8 +924,8 @@ int host_coll_previous_start(void *_data,
 
 // Copies the collectives of a communicator into a table, so that a layer can replace some of them. The
 // caller sets `magic` and `size` before the call. The host sets each entry to host_coll_previous or
-// host_coll_previous_start, which call the present collective. It sets an entry to NULL if the blocking
-// form is absent or if this host does not know the collective, and `data` to NULL.
+// host_coll_previous_start, which call the present collective. The host sets an entry to NULL if the
+// blocking form is absent or if this host does not know the collective, and `data` to NULL.
 //
 // # Safety
 // `table` is NULL or a table.
@@ -1162,11 +1162,11 @@ int host_encode_location(const void *pointer_,
                          int device,
                          void **encoded);
 
-// Sets the copy functions for device memory of all kinds. They apply at once, also to existing windows and
-// buffers. Operations under way keep the earlier functions for their local buffers. If a function is NULL, the
-// transport uses its own, which knows CUDA only; NULL instead of a table removes all functions. The provider
-// is offered the functions too: host_query_overrides has its answer. A single function is offered only if CUDA
-// is the only kind of memory that the provider reaches.
+// Sets the copy functions for device memory of all kinds. The functions apply at once, also to existing
+// windows and buffers. Operations under way keep the earlier functions for their local buffers. If a function
+// is NULL, the transport uses its own, which knows CUDA only; NULL instead of a table removes all functions.
+// The provider is offered the functions too: host_query_overrides has its answer. A single function is offered
+// only if CUDA is the only kind of memory that the provider reaches.
 //
 // # Safety
 // `overrides` is NULL or a table. All functions that were ever set follow the rules of their types until host_finalize has

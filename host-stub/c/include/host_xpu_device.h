@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
- * Functions for kernels of a device. They write, read and update windows of the host; the host's progress
- * executes the operations.
+ * Functions for kernels of a device. The functions write, read and update windows of the host; the host's
+ * progress executes the operations.
  *
  * The functions have the names, the order of arguments and the codes of libfabric's device interface (FI_XPU,
  * rdma/fi_xpu_device.h), with host_ in front: 0 or a negative errno; -EAGAIN if a queue is full, or no operation is

@@ -101,8 +101,8 @@ fn there_and_back<'c>(
     window.close(context)
 }
 
-/// The mode is the chosen one, or thread instead of task, because this program gives no hooks. It
-/// does not change.
+/// The mode is the chosen one, or thread instead of task, because this program gives no hooks. The
+/// mode does not change.
 fn mode(context: &Context<'_>) -> Outcome {
     let runtime = context.job.runtime();
     let chosen = std::env::var(crt::EXTERNAL_ENV)

@@ -1,7 +1,7 @@
 //! The devices of a process, for every door of the engine of windows: the list of devices, places and allocation of their
 //! memory, and its registrations with one transport.
 //!
-//! [`Devices`] is the registry. It knows memory by [`Devices::add_memory`], host memory mapped on a device by
+//! [`Devices`] is the registry. The registry knows memory by [`Devices::add_memory`], host memory mapped on a device by
 //! [`Devices::associate`], and other memory by a [`Lookup`]; the lookup of CUDA is here ([`Devices::add_cuda`]). [`OfWindows`]
 //! is the registry for the engine. The transport makes the copies, except for memory of other processes of the node, which
 //! CUDA's driver opens and copies.

@@ -231,8 +231,8 @@ pub unsafe extern "C" fn host_coll_previous_start(
 
 /// Copies the collectives of a communicator into a table, so that a layer can replace some of them. The
 /// caller sets `magic` and `size` before the call. The host sets each entry to host_coll_previous or
-/// host_coll_previous_start, which call the present collective. It sets an entry to NULL if the blocking
-/// form is absent or if this host does not know the collective, and `data` to NULL.
+/// host_coll_previous_start, which call the present collective. The host sets an entry to NULL if the
+/// blocking form is absent or if this host does not know the collective, and `data` to NULL.
 ///
 /// # Safety
 /// `table` is NULL or a table.

@@ -33,8 +33,8 @@ pub(crate) fn handle(comm: &Comm) -> *mut host_comm_t {
         .unwrap_or_else(|| COMMS.add(comm.clone()))
 }
 
-/// Forgets communicators whose creation failed: no call has returned their handles. It skips a communicator that another
-/// thread makes or frees at the moment.
+/// Forgets communicators whose creation failed: no call has returned their handles. The call skips a communicator that
+/// another thread makes or frees at the moment.
 fn forget_failed() {
     let failed = |comm: &Comm| comm.is_freed() && comm.is_sole();
     while let Some(failed) = COMMS.find::<host_comm_t>(failed) {

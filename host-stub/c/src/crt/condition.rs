@@ -52,8 +52,8 @@ pub struct crt_hooks_t {
     /// Takes the calling task `task` off its thread until the task is resumed. May return early.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Resumes a task. The host may call it from any thread, also before `suspend`, which then returns at
-    /// once. It must neither block nor run the task itself. Once the wait has returned, no call comes or
-    /// is under way.
+    /// once. The function must neither block nor run the task itself. Once the wait has returned, no call
+    /// comes or is under way.
     pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,

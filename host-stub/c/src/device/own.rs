@@ -158,11 +158,11 @@ layout!(host_overrides_t: 80 bytes {
     stream at 72,
 } magic HOST_OVERRIDES_MAGIC = b"HOSTOVR1", least 16, by 8);
 
-/// Sets the copy functions for device memory of all kinds. They apply at once, also to existing windows and
-/// buffers. Operations under way keep the earlier functions for their local buffers. If a function is NULL, the
-/// transport uses its own, which knows CUDA only; NULL instead of a table removes all functions. The provider
-/// is offered the functions too: host_query_overrides has its answer. A single function is offered only if CUDA
-/// is the only kind of memory that the provider reaches.
+/// Sets the copy functions for device memory of all kinds. The functions apply at once, also to existing
+/// windows and buffers. Operations under way keep the earlier functions for their local buffers. If a function
+/// is NULL, the transport uses its own, which knows CUDA only; NULL instead of a table removes all functions.
+/// The provider is offered the functions too: host_query_overrides has its answer. A single function is offered
+/// only if CUDA is the only kind of memory that the provider reaches.
 ///
 /// # Safety
 /// `overrides` is NULL or a table. All functions that were ever set follow the rules of their types until host_finalize has

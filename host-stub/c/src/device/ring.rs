@@ -23,8 +23,8 @@ pub const HOST_XPU_PROXY: u32 = 0x686f7374;
 
 const _: () = assert!(HOST_XPU_PROXY == PROXY);
 
-/// An endpoint through which kernels start operations, with the functions of host_xpu_device.h. It has the layout
-/// of libfabric's struct fid_xpu_ep. Passed to kernels by value.
+/// An endpoint through which kernels start operations, with the functions of host_xpu_device.h. The endpoint has
+/// the layout of libfabric's struct fid_xpu_ep. Passed to kernels by value.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub struct host_xpu_ep_t {

@@ -41,8 +41,8 @@ pub(crate) struct Layers {
 /// Calls the function before all layers, and writes its result to the call.
 pub(crate) type Base<'f> = &'f dyn Fn(&RmaTable, &mut host_rma_call_t) -> WinResult<()>;
 
-/// One call through the layers, behind `host_rma_layer_t`. It lies on the caller's stack and travels with the call,
-/// so tasks that share a thread have one each.
+/// One call through the layers, behind `host_rma_layer_t`. The structure lies on the caller's stack and travels
+/// with the call, so tasks that share a thread have one each.
 struct Frame<'f> {
     layers: &'f Layers,
     entry: usize,

@@ -261,9 +261,9 @@ layout!(host_new_win_t: 48 bytes {
     bytes at 40,
 });
 
-/// A hook, called with every new window before its creation returns. It may replace entries of
-/// `table` and set its data. Returns HOST_SUCCESS, or a negative code with which the creation fails
-/// at all ranks.
+/// A hook, called with every new window before its creation returns. The hook may replace entries
+/// of `table` and set its data. Returns HOST_SUCCESS, or a negative code with which the creation
+/// fails at all ranks.
 pub type host_win_hook_fn = Option<
     unsafe extern "C" fn(
         win: *const host_new_win_t,

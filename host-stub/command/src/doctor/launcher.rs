@@ -1,8 +1,8 @@
 //! A check of the folders of Open MPI's components that the launcher passes to the ranks.
 //!
 //! The launcher of Open MPI 5.0 and later passes parameters to the ranks. The launcher of Debian 13 (PRRTE 3.0.8) passes
-//! the folder of PMIx's components as the folder of Open MPI's components, so ranks load no component from a file. It
-//! passes a value from the environment unchanged.
+//! the folder of PMIx's components as the folder of Open MPI's components, so ranks load no component from a file. The
+//! launcher passes a value from the environment unchanged.
 
 use std::path::PathBuf;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The search for a library that a process may have loaded. It reads the names of the loaded libraries: dlopen with RTLD_NOLOAD
-//! would search folders, which takes 100 us if the library is missing.
+//! The search for a library that a process may have loaded. The search reads the names of the loaded libraries: dlopen with
+//! RTLD_NOLOAD would search folders, which takes 100 us if the library is missing.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};

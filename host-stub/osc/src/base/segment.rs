@@ -1,7 +1,7 @@
 //! The memory that ranks of a node share: an unnamed file (memfd) that one of them makes and the
-//! others open through its entry in `/proc`. It has no name in any file system, so nothing stays when
-//! processes end, for any reason. The file is sealed: no process can shorten it while others have it
-//! mapped.
+//! others open through its entry in `/proc`. The file has no name in any file system, so nothing
+//! stays when processes end, for any reason. The file is sealed: no process can shorten it while
+//! others have it mapped.
 
 use std::fs::{File, OpenOptions};
 use std::io;

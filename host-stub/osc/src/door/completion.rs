@@ -10,7 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const NOBODY: usize = 0;
 const COMPLETE: usize = 1;
 
-/// A function to call at completion. It runs on the thread that makes progress, and must not wait.
+/// A function to call at completion. The function runs on the thread that makes progress, and must
+/// not wait.
 #[repr(C, align(8))]
 pub struct Listener {
     /// The function.

@@ -45,8 +45,8 @@ pub trait Group: Send + Sync {
 
 /// The reason why the members have not met.
 pub enum NotMet {
-    /// The exchange failed here. It may have succeeded at other members, which then make the
-    /// window.
+    /// The exchange failed here. The exchange may have succeeded at other members, which then make
+    /// the window.
     Failed(String),
     /// All members end the creation with this error.
     Refused {

@@ -470,8 +470,8 @@ impl Transport {
         status
     }
 
-    /// The same transport, with other functions in its table. They take the arguments of the module's own functions and
-    /// do the same work; `used` is kept until every module is finalised.
+    /// The same transport, with other functions in its table. The other functions take the arguments of the module's
+    /// own functions and do the same work; `used` is kept until every module is finalised.
     pub fn through(
         &self,
         functions: Functions,

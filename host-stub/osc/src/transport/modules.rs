@@ -234,8 +234,9 @@ struct Owned {
     finalize: unsafe extern "C" fn(*mut Module) -> Status,
 }
 
-/// The modules of one component. They are finalised together after the last transport was dropped:
-/// the component's progress visits every module, so no module may end while another is in use.
+/// The modules of one component. The modules are finalised together after the last transport was
+/// dropped: the component's progress visits every module, so no module may end while another is in
+/// use.
 pub(super) struct Modules {
     owned: Vec<Owned>,
     /// The objects that the module's callbacks use. A listener that was replaced may still be running on

@@ -30,8 +30,8 @@ pub(super) unsafe extern "C" fn slot_done(
     unsafe { &*context.cast::<Slot>() }.finish(status);
 }
 
-/// A transport operation that was handed a slot. It must be ended by [`Window::finish_word`], or by
-/// [`Window::wait_issued`] and [`Window::take_word`].
+/// A transport operation that was handed a slot. The caller must end the operation by
+/// [`Window::finish_word`], or by [`Window::wait_issued`] and [`Window::take_word`].
 #[must_use]
 pub(super) struct Issued<'p> {
     peer: &'p Peer,
@@ -127,8 +127,8 @@ impl Window {
         };
         match self.parts.slots.any_free() {
             true => wait(),
-            // No other task may run on this thread during the wait. It could ask for a slot, and the callers that hold the
-            // slots lie below it on the stack, so they could not return one.
+            // No other task may run on this thread during the wait. Another task could ask for a slot, and the callers
+            // that hold the slots lie below it on the stack, so they could not return one.
             false => alone(self.link.waiter(), wait),
         }
     }

@@ -24,7 +24,8 @@ use crate::door::is_looked_for;
 /// The operation on elements of a type that the engine does not know.
 #[derive(Clone, Copy, Debug)]
 pub struct Custom {
-    /// Bytes of an element's values, at most [`MOST_ELEMENT`]. It is the same in all accumulates on one element.
+    /// Bytes of an element's values, at most [`MOST_ELEMENT`]. This size is the same in all accumulates on one
+    /// element.
     pub size: usize,
     /// The operation on each element.
     pub op: CustomOp,

@@ -404,8 +404,8 @@ impl<F: Fn() -> bool + Sync> Until for Looked<'_, F> {
     }
 }
 
-/// A loop that repeats a step, such as a post that found no room. It makes progress between two
-/// tries, and ends if the transport or a rank has failed.
+/// A loop that repeats a step, such as a post that found no room. The loop makes progress between
+/// two tries, and ends if the transport or a rank has failed.
 pub(super) struct Tries<'a> {
     on: Looked<'a, fn() -> bool>,
     pace: Pace,

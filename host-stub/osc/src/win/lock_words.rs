@@ -16,9 +16,10 @@
 //!
 //! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If it held one, it
 //! might wait for a second rank that waits for a third, and block the third from a lock that no rank has. While a rank waits,
-//! shared lockers stand back, so that a stream of them cannot block it. They stand back only for [`LockWords::PATIENCE`].
-//! Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a shared lock of another could
-//! wait behind a rank that waits for it. A call that fails takes back its additions to the words.
+//! shared lockers stand back, so that a stream of them cannot block it. Shared lockers stand back only for
+//! [`LockWords::PATIENCE`]. Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a
+//! shared lock of another could wait behind a rank that waits for it. A call that fails takes back its additions to the
+//! words.
 
 use std::time::{Duration, Instant};
 

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 use super::error::{WinError, WinResult};
 use crate::base::Pages;
 
-/// Allocates zeroed memory on separate pages for windows and transfers. It belongs to no window
-/// (MPI_Alloc_mem). [`WinError::BadArgument`]: the system has no such memory.
+/// Allocates zeroed memory on separate pages for windows and transfers. The memory belongs to no
+/// window (MPI_Alloc_mem). [`WinError::BadArgument`]: the system has no such memory.
 pub fn alloc_mem(len: usize) -> WinResult<NonNull<u8>> {
     match Pages::new(len) {
         Some(pages) => Ok(pages.into_base()),

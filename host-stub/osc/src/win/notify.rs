@@ -1,7 +1,7 @@
-//! Puts with notification, and waiting for them. They are not part of MPI (mpi-forum issue 59
+//! Puts with notification, and waiting for them. Such puts are not part of MPI (mpi-forum issue 59
 //! requests them).
 //!
-//! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. They lie beside the words of
+//! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. The counters lie beside the words of
 //! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises a counter after
 //! the bytes were written. These calls are not entries of the window's table. So layers do not see them, except transfers of
 //! several pieces, which use the table's put and flush.

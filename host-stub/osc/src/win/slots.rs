@@ -1,7 +1,7 @@
 //! Places for fetched words while a call waits for them.
 //!
-//! They belong to the window, not to the caller's stack. If the job failed and a call gives up, its
-//! slot stays taken for ever, so a late completion writes into memory that still exists.
+//! The slots belong to the window, not to the caller's stack. If the job failed and a call gives
+//! up, its slot stays taken for ever, so a late completion writes into memory that still exists.
 
 use super::control::Word;
 use super::sync::{AtomicI32, AtomicU64, Ordering};

@@ -9,11 +9,11 @@ use crate::transport::Transport;
 #[derive(Clone, Copy, Default)]
 pub(super) struct TypeSupport {
     /// Whether every accumulate of this type uses the transport's atomics: operations that the
-    /// transport serves directly, others by compare-swap loops. They are atomic with respect to each
-    /// other, because each is a single transport atomic on the element. If the transport cannot
-    /// read, replace and compare-swap a type, the target's processor changes its elements, always, for
-    /// every origin. A floating-point type needs the same of the integer of its size, by which its bits
-    /// are compared and swapped.
+    /// transport serves directly, others by compare-swap loops. All these operations are atomic with
+    /// respect to each other, because each is a single transport atomic on the element. If the
+    /// transport cannot read, replace and compare-swap a type, the target's processor changes its
+    /// elements, always, for every origin. A floating-point type needs the same of the integer of its
+    /// size, by which its bits are compared and swapped.
     pub(super) native: bool,
     /// Bytes of one update, per [`Op`]; 0 if not served.
     update: [usize; Op::ALL.len()],

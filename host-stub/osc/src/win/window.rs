@@ -45,8 +45,8 @@ impl Window {
     }
 
     /// The functions that the window got when it was made: `shm` (all ranks in one segment), `mixed`
-    /// (some ranks by memory), `btl` (the transport alone). The name may differ between ranks. It does not show functions that
-    /// layers replaced later.
+    /// (some ranks by memory), `btl` (the transport alone). The name may differ between ranks. The name does not show
+    /// functions that layers replaced later.
     pub fn table_name(&self) -> &'static str {
         self.table_name
     }

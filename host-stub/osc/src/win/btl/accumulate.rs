@@ -334,7 +334,7 @@ unsafe fn post(
 }
 
 /// An accumulate with buffers of the caller that are not aligned to the element. Providers compute on buffers as elements, so
-/// the operation uses aligned copies. It is complete when this call returns.
+/// the operation uses aligned copies. The operation is complete when this call returns.
 #[cold]
 unsafe fn by_aligned_copies(
     window: &Window,

@@ -5,8 +5,8 @@
 //! completes operations. So accumulates stay in order. One command carries accumulates of one target, one type and one
 //! operation.
 //!
-//! The first accumulate to a target that could be gathered is sent as a command by itself. It shows whether the target takes
-//! commands for such elements. The refusal of a command with many accumulates could not be undone.
+//! The first accumulate to a target that could be gathered is sent as a command by itself. This command shows whether the
+//! target takes commands for such elements. The refusal of a command with many accumulates could not be undone.
 //!
 //! All accumulates of a command count as one operation of the target, from the time when the first is gathered. A flush directs
 //! new operations to the other cell and then sends the command, so all operations that the flush waits for are issued.

@@ -1,7 +1,7 @@
-//! Puts and gets of many small runs, as commands to the target. They are used if messages carry small puts and gets, because
-//! the target's processor executes those anyway. If memory or a network card carries small transfers, each run is a transfer of
-//! its own ([`rma`](super::rma)) that needs nothing of the target; the transport refuses commands then, before it does
-//! anything.
+//! Puts and gets of many small runs, as commands to the target. The origin uses such commands if messages carry small puts and
+//! gets, because the target's processor executes messages anyway. If memory or a network card carries small transfers, each run
+//! is a transfer of its own ([`rma`](super::rma)) that needs nothing of the target; the transport refuses commands then, before
+//! it does anything.
 //!
 //! The data of a put is copied before the call returns. A get for several places at the origin fetches into memory of its own,
 //! and its completion copies the data to the places.

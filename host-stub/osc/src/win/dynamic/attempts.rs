@@ -2,8 +2,8 @@
 //!
 //! If a message carries a put or get, the target's processor checks its key, and refuses a key of detached memory before it
 //! does anything ([`TransferFlags::CHECKED`]). So the origin need not read the target's regions first: it uses the key that it
-//! knows. If the target refuses, the origin reads the regions and repeats the operation. It keeps only the place of the
-//! operation's bytes for this, because the program leaves its buffer alone until the operation is complete.
+//! knows. If the target refuses, the origin reads the regions and repeats the operation. For a repetition the origin keeps
+//! only the place of the operation's bytes, because the program leaves its buffer alone until the operation is complete.
 //!
 //! A refused operation stays counted, so flushes wait for it, and one flush repeats it. A repetition reads the regions first.
 //! So does an operation that is too long for a message: network cards and memory may accept a key that has ended.
@@ -34,7 +34,8 @@ pub(in crate::win) fn over(table: RmaTable) -> RmaTable {
     }
 }
 
-/// A put, or a get if not `PUTS`. It tries a known key if a message can carry the transfer, otherwise it looks the key up.
+/// A put, or a get if not `PUTS`. The call tries a known key if a message can carry the transfer, otherwise it looks the
+/// key up.
 unsafe fn communicate<const PUTS: bool>(window: &Window, transfer: &Transfer<'_>) -> WinResult<()> {
     let (call, peer, layout) = (transfer.call, transfer.peer, transfer.target_layout);
     let issue = if PUTS { rma::put } else { rma::get };

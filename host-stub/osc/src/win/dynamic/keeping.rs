@@ -1,5 +1,5 @@
-//! A call may keep a target's accumulate lock, or the turn to read a target's regions, across its waits. It gives them back
-//! before it returns.
+//! A call may keep a target's accumulate lock, or the turn to read a target's regions, across its waits. The call gives the
+//! lock and the turn back before it returns.
 //!
 //! Other work on the same thread must not want the same lock or turn during such a wait: it would wait for the call below it
 //! on the stack. So the call stays on its thread, and the thread runs no other task until the call gives the lock or turn

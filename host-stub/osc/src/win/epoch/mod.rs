@@ -1,5 +1,5 @@
-//! The state machine of one window's epochs at one rank. It only decides which calls are allowed
-//! and records the open epochs; other modules do the synchronisation.
+//! The state machine of one window's epochs at one rank. The state machine only decides which calls
+//! are allowed and records the open epochs; other modules do the synchronisation.
 //!
 //! Communication calls query the state without a lock, by atomic loads. Synchronisation calls
 //! change the state in two steps, `begin` and `end`, because they wait in between. Between the

@@ -36,7 +36,7 @@ pub(in crate::win) fn issue_unasked(
     issued
 }
 
-/// An operation under way. It is complete, at the origin and at the target, when
+/// An operation under way. The operation is complete, at the origin and at the target, when
 /// [`test`](Self::test) or [`wait`](Self::wait) returns so; until then its buffers belong to it.
 /// Dropping it waits, on any thread; afterwards the buffers belong to the program again. If the
 /// operation failed, the next flush of the target reports it.

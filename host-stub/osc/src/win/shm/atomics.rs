@@ -43,8 +43,8 @@ fn run_of(transfer: &Transfer<'_>, piece: Piece) -> Run {
     }
 }
 
-/// Whether this is the sum of 64-bit integers, by which most programs count. It skips the tables of
-/// types and operations, which are an indirect jump each.
+/// Whether this is the sum of 64-bit integers, by which most programs count. This case skips the
+/// tables of types and operations, which are an indirect jump each.
 #[inline]
 fn is_counter(datatype: Datatype, op: Op) -> bool {
     op == Op::Sum && matches!(datatype, Datatype::Int64 | Datatype::Uint64)

@@ -409,7 +409,7 @@ openmpi_mpi4py_run() {
     local provider=$1 ranks=$2 tests=() name out
     shift 2
     for name in "$@"; do tests+=(-i "$name"); done
-    OPENMPI_LIMIT=600 openmpi_hears ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" || return 1
+    OPENMPI_LIMIT=1800 openmpi_hears ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" || return 1
     # Lines of several ranks may be mixed, so only texts that must not appear are searched exactly.
     ! grep -Eq "FAILED|Traceback|skipped" <<<"$out" && grep -q 'OK' <<<"$out"
 }

@@ -194,7 +194,7 @@ reports_each_inside() {
 
 mpi4py_inside() {
     local provider=$1 ranks=$2 out
-    OPENMPI_LIMIT=600 openmpi_hears run_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
+    OPENMPI_LIMIT=1800 openmpi_hears run_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -v -f \
         -i test_rma -i test_rma_nb -i test_win || return 1
     ! grep -aEq "FAILED|Traceback|skipped 'mpi-(win|rma)" <<<"$out" && grep -aq OK <<<"$out"
 }
@@ -203,7 +203,7 @@ mpi4py_inside() {
 mpi4py_alone_inside() {
     local provider=$1 ranks=$2 out without=(-e test_spawn -e test_dynproc)
     [ "$series" != 6.0 ] || without=()
-    OPENMPI_LIMIT=600 openmpi_hears alone_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -f "${without[@]}" || return 1
+    OPENMPI_LIMIT=1800 openmpi_hears alone_inside "$provider" "$ranks" python3 /opt/mpi4py/test/main.py -f "${without[@]}" || return 1
     ! grep -aEq "FAILED|Traceback" <<<"$out" && [ "$(grep -ac '^OK' <<<"$out")" -ge 1 ]
 }
 

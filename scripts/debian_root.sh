@@ -65,7 +65,7 @@ debian_make() {
     cp /etc/resolv.conf "$root/etc/"
     debian_mount -t proc proc proc
     debian_mount --bind /dev dev
-    # Open MPI reads its topology from here; UCX reads it, too, and fails without it.
+    # Open MPI reads its topology from here; UCX reads this file, too, and fails without it.
     debian_mount -t sysfs sysfs sys
     mkdir -p "$root/dev/shm"
     debian_mount -t tmpfs tmpfs dev/shm

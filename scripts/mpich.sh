@@ -6,7 +6,7 @@
 mpich_dir=target/mpich
 mpich_version=5.0.2
 
-# Prints why MPICH is not available here; nothing if it is.
+# Prints the reason why MPICH is not available here; nothing if MPICH is available.
 mpich_missing() {
     [[ $(uname -m) == x86_64 ]] || { echo "the wheel is for x86-64, not $(uname -m)"; return; }
     command -v python3 >/dev/null || { echo "python3 is missing"; return; }

@@ -155,8 +155,8 @@ oldest_libc() {
 # The package of Open MPI's libraries; empty if no package has them.
 library_package() {
     if [ -n "$prefix" ]; then
-        # The Open MPI of another release, which dpkg here does not know. Debian names it and the folder of components by
-        # one number.
+        # The Open MPI of another release, which dpkg here does not know. Debian names this release and the folder of
+        # components by one number.
         printf 'lib%s' "$(basename "$system")"
         return
     fi

@@ -1,4 +1,4 @@
-//! Targets, and whether they were reached.
+//! Targets of measurements, and whether measurements reached their targets.
 
 use serde::{Deserialize, Serialize};
 

@@ -138,7 +138,7 @@ impl Registry {
     }
 
     /// The settings whose names start with `prefix` (such as `btl_ofi_`) and are not declared: one per name, from the
-    /// source with the highest rank. Call it after all registrations, to warn about typing errors.
+    /// source with the highest rank. Call this function after all registrations, to warn about typing errors.
     pub fn unknown(&self, prefix: &str) -> Vec<Unknown> {
         unknown::find(prefix, &self.layers, &self.names)
     }

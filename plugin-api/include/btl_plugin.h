@@ -321,7 +321,8 @@ typedef struct btl_apply_request {
     size_t run_count;
     const void *operands; /* packed in the order of the runs, copied; NULL for BTL_ATOMIC_OP_READ. For
                            * BTL_ATOMIC_OP_CSWAP the values to compare with, then the new ones */
-    void *results;        /* receives the old values, packed; NULL if they are not wanted */
+    void *results; /* receives the old values, packed; NULL if the caller does not want the values
+    */
     uint32_t size;        /* bytes of an element */
     uint32_t datatype;    /* a BTL_DATATYPE_* of this size, BTL_APPLY_OTHER or BTL_APPLY_BYTES */
     uint32_t op;          /* a BTL_ATOMIC_OP_*, or BTL_APPLY_OTHER */
@@ -786,8 +787,8 @@ struct btl_module_vtable {
                         btl_completion_fn callback, void *context, void *data);
 
     /* Sets the function that executes operations for which the module has no instruction: operations of
-     * peers, and this process's own to itself. Replaces an earlier function; NULL removes it. The
-     * function stays callable until finalize. */
+     * peers, and this process's own to itself. Replaces an earlier function; NULL removes the
+     * function. The function stays callable until finalize. */
     btl_status (*register_apply)(btl_module *module, btl_apply_fn function, void *context);
 };
 

@@ -49,7 +49,8 @@ pub struct ApplyRequest {
     /// The operands, packed in the order of the runs; they are copied. NULL for [`AtomicOp::Read`](crate::AtomicOp::Read). For
     /// [`AtomicOp::Cswap`](crate::AtomicOp::Cswap) the values to compare with, and behind them the new ones.
     pub operands: *const c_void,
-    /// Receives the old values, packed in the same order; NULL if they are not wanted.
+    /// Receives the old values, packed in the same order; NULL if the caller does not want the
+    /// values.
     pub results: *mut c_void,
     /// Bytes of an element, at most [`MOST_ELEMENT`].
     pub size: u32,

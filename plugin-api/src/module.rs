@@ -455,8 +455,8 @@ pub struct ModuleVtable {
         ) -> Status,
     >,
     /// Sets the function that executes operations for which the module has no instruction: operations of peers, and this
-    /// process's own to itself. Replaces an earlier function; NULL removes it. The function stays callable until
-    /// `finalize`.
+    /// process's own to itself. Replaces an earlier function; NULL removes the function. The function stays callable
+    /// until `finalize`.
     pub register_apply: Option<
         unsafe extern "C" fn(
             module: *mut Module,

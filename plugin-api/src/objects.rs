@@ -98,11 +98,11 @@ bitflags! {
     pub struct Access: u32 {
         /// Gets and fetches of this process write it.
         const LOCAL_WRITE = 0x1;
-        /// Peers read it.
+        /// Peers read the memory.
         const REMOTE_READ = 0x2;
-        /// Peers write it.
+        /// Peers write the memory.
         const REMOTE_WRITE = 0x4;
-        /// Peers update it atomically.
+        /// Peers update the memory atomically.
         const REMOTE_ATOMIC = 0x8;
     }
 }

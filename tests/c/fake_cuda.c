@@ -298,7 +298,8 @@ static size_t length(size_t size)
     return (size + 4095) / 4096 * 4096 + 4096;
 }
 
-/* Memory in a file, which the program sees with this protection; NULL if it cannot be mapped. The lock is held. */
+/* Memory in a file, which the program sees with this protection; NULL if the file cannot be mapped. The lock is
+ * held. */
 static struct allocation *mapped(int file, size_t size, int protection)
 {
     struct allocation *a = calloc(1, sizeof *a);

@@ -355,8 +355,8 @@ int main(int argc, char **argv) {
         EXPECT(mine[i] == (uint64_t)(1000000 * before + i));
     EXPECT(atomic_load(&copies_from) > 0 && atomic_load(&copies_to) > 0);
 
-    /* HOST_ON_DEVICE is accepted for device memory. For host memory it is refused, and no data is
-     * sent. */
+    /* HOST_ON_DEVICE is accepted for device memory. HOST_ON_DEVICE is refused for host memory, and
+     * no data is sent. */
     const int type = HOST_UINT64 | HOST_ON_DEVICE;
     MUST(host_accumulate(buffer, 4, type, HOST_SUM, next, WORDS / 2, win));
     EXPECT(host_accumulate(&host, 1, type, HOST_SUM, next, WORDS / 2, win) < 0);

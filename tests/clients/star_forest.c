@@ -1,7 +1,7 @@
 /* PETSc's star forest over windows: each rank's leaves are cells of its neighbours. Broadcasts get with
  * derived types, and sums accumulate with them, in every kind of epoch; the results are compared with PETSc's
  * basic star forest, which uses messages. Windows that PETSc does not create itself are left out: Debian's
- * PETSc is built without them. Prints "star_forest: ok, N ranks in X us a broadcast". */
+ * PETSc is built without such windows. Prints "star_forest: ok, N ranks in X us a broadcast". */
 #include <petscsf.h>
 #include <petsctime.h>
 

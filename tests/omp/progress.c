@@ -2,7 +2,7 @@
  * The progress thread: its processor, its sleep without outstanding operations, and its wakeup by
  * operations that are issued meanwhile. The transport is slow, so that operations need the thread.
  *
- *   progress CORE    expects it on this processor
+ *   progress CORE expects the progress thread on this processor
  */
 #include <dirent.h>
 #include <sys/types.h>

@@ -154,7 +154,8 @@ static void a_child(void)
     free(base);
 }
 
-/* Arguments that Open MPI passes on because it never checks them, or does not with mpi_param_check 0. */
+/* Arguments that Open MPI passes on because it never checks them, or does not check them with
+ * mpi_param_check 0. */
 static void bad_arguments(void)
 {
     int64_t *base, x = 1;

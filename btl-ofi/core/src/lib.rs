@@ -43,7 +43,7 @@
 //!
 //! # The public names
 //!
-//! | name | what it is | example |
+//! | name | meaning | example |
 //! | --- | --- | --- |
 //! | [`Transport`] | opened by a door; makes the operations | above |
 //! | [`Options`] | the values of all parameters | above |

@@ -1,8 +1,8 @@
 //! "Complete" means visible at the target, shown over each real provider between two processes.
 //!
-//! The target stops making progress before it learns that an operation completed. Then it checks its memory:
-//! the data must already be there. Over shm with cross-memory attach the target makes no progress at all once
-//! the two have met.
+//! The target stops making progress before it learns that an operation completed. Then the target checks its
+//! memory: the data must already be there. Over shm with cross-memory attach the target makes no progress at
+//! all once the two have met.
 
 #![allow(
     clippy::unwrap_used,

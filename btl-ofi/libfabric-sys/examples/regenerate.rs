@@ -1,5 +1,5 @@
-//! Writes `src/headers/generated.rs` again, from the libfabric headers that pkg-config finds. Run it by hand if the code
-//! needs a name that the file does not contain:
+//! Writes `src/headers/generated.rs` again, from the libfabric headers that pkg-config finds. Run this program by hand
+//! if the code needs a name that the file does not contain:
 //!
 //! ```text
 //! cargo run -p libfabric-sys --features regenerate --example regenerate

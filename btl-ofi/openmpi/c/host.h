@@ -1,4 +1,5 @@
-/* Parts of Open MPI that only its macros reach, as functions. One file per series implements them. */
+/* Parts of Open MPI that only its macros reach, as functions. One file per series implements these
+ * functions. */
 #ifndef MCA_BTL_OFI_HOST_H
 #define MCA_BTL_OFI_HOST_H
 
@@ -23,8 +24,8 @@ int mca_btl_ofi_host_modex_recv(const struct mca_base_component_2_1_0_t *compone
 /* Asks the runtime to end the job with `message`, and ends this process. Does not return. */
 void mca_btl_ofi_host_abort(int status, const char *message);
 
-/* The process of this name, which Open MPI adds if it does not know it yet; NULL if it cannot. Keeps a reference until
- * Open MPI ends, because Open MPI frees a process without references. */
+/* The process of this name, which Open MPI adds if it does not know it yet; NULL if Open MPI cannot add the process.
+ * Keeps a reference until Open MPI ends, because Open MPI frees a process without references. */
 struct opal_proc_t *mca_btl_ofi_host_keep_process(uint32_t jobid, uint32_t vpid);
 
 /* Hands a message to the function that is registered for its tag. `endpoint` may be NULL. Returns false if there is no

@@ -3,10 +3,10 @@
  * Additions of Open MPI's component osc/ofi_rs to MPI's own calls: the level of device support, and copy functions of the
  * program for memory of devices. For C11 and C++11.
  *
- * Nothing is linked (before glibc 2.34: -ldl). Each call looks for the component that Open MPI has loaded. If there is none
- * before MPI_Init, it loads mca_osc_ofi_rs.so from the folders of OMPI_MCA_mca_base_component_path or from
- * OPENMPI_OFI_RS_FOLDER, and never unloads it. Without it a call returns MPI_ERR_UNSUPPORTED_OPERATION and does nothing, so one
- * binary runs under any MPI.
+ * Nothing is linked (before glibc 2.34: -ldl). Each call looks for the component that Open MPI has loaded. A call before
+ * MPI_Init that finds no loaded component loads mca_osc_ofi_rs.so from the folders of OMPI_MCA_mca_base_component_path or from
+ * OPENMPI_OFI_RS_FOLDER, and never unloads it. Without the component a call returns MPI_ERR_UNSUPPORTED_OPERATION and does
+ * nothing, so one binary runs under any MPI.
  */
 #ifndef OPENMPI_OFI_RS_H
 #define OPENMPI_OFI_RS_H
@@ -72,7 +72,7 @@ typedef struct MPIX_Device_overrides {
 
 #define MPIX_DEVICE_OVERRIDES UINT64_C(0x314452564f4c5442), 1, 5, (uint32_t) sizeof(MPIX_Device_overrides)
 
-/* The component; NULL if it is not found. */
+/* The component; NULL if the component is not found. */
 static inline void *openmpi_ofi_rs_image(void)
 {
     char path[4096];
@@ -89,7 +89,7 @@ static inline void *openmpi_ofi_rs_image(void)
     return image ? image : dlopen(OPENMPI_OFI_RS_FOLDER "/mca_osc_ofi_rs.so", RTLD_NOW);
 }
 
-/* A function of the component; NULL if it has no function of this name. */
+/* A function of the component; NULL if the component has no function of this name. */
 static inline void *openmpi_ofi_rs_function(const char *name)
 {
     void *image = openmpi_ofi_rs_image();

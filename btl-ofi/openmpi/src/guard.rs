@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::log;
 
-/// Runs `body`. If it panics, logs the panic and returns `otherwise`.
+/// Runs `body`. If `body` panics, logs the panic and returns `otherwise`.
 ///
 /// Unwind safety: a panic may leave state half changed, but the function then fails. A panic in an operation also ends the job
 /// (`entries::call::operation`).

@@ -146,7 +146,7 @@ fn describe(number: usize) -> (String, String) {
     }
 }
 
-/// The value of a variable. MPI_T may call it at any time, from any thread.
+/// The value of a variable. MPI_T may call this function at any time, from any thread.
 unsafe extern "C" fn get<C: Counted, const NUMBER: usize>(
     _: *const ffi::mca_base_pvar_t,
     value: *mut c_void,

@@ -16,8 +16,8 @@ fn field_type<S, T: CType>(_: fn(&S) -> &T) -> String {
     T::spelling()
 }
 
-/// Writes the assertions for one structure. Taking it apart without `..` makes the compiler refuse
-/// a list with a field missing.
+/// Writes the assertions for one structure. A pattern without `..` makes the compiler refuse a list
+/// that lacks a field.
 macro_rules! structure {
     ($out:ident, $rust:ident as $c:literal { $($field:ident $(as $c_field:ident)?),+ $(,)? }) => {{
         let _: fn(&$rust) = |$rust { $($field: _),+ }| ();

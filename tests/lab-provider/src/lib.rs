@@ -1,9 +1,9 @@
 //! `lab`, a libfabric provider for tests. The provider presents any combination of registration modes, context
 //! modes and limits, fails on demand, and reports violations by its user.
 //!
-//! libfabric loads it from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. The provider moves
-//! bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so targets
-//! need no progress of their own; everything happens when the initiator reads its completion queue.
+//! libfabric loads the provider from a directory in `FI_PROVIDER_PATH` under the name `liblab-fi.so`. The
+//! provider moves bytes between processes of one node with `process_vm_readv` and `process_vm_writev`, so
+//! targets need no progress of their own; everything happens when the initiator reads its completion queue.
 //! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue. A message
 //! waits in its receiver's mailbox until the receiver reads its queue.
 //! `config` lists the environment that shapes it. The provider serves only functions that a one-sided

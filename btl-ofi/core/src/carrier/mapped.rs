@@ -149,8 +149,8 @@ impl Core {
         in_turn.then_some(status)
     }
 
-    /// Returns a peer's region. Maps it now if nothing is outstanding to the peer. Returns `None` if
-    /// the region is not mapped.
+    /// Returns a peer's region. Maps the region now if nothing is outstanding to the peer. Returns
+    /// `None` if the region is not mapped.
     ///
     /// # Errors
     /// Fails if the peer failed, or if the region is no longer registered.

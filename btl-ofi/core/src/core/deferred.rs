@@ -1,7 +1,7 @@
 //! Failures that were found, and are to be acted on. The code that finds a failure holds a lock, or is in the middle of
-//! a post or a poll, or lies below the code that ends with a peer. So it leaves the failure here. The transport acts
-//! with no lock held (`engine::failure`): in its next progress, after a post that was refused, and while it waits for
-//! reports.
+//! a post or a poll, or lies below the code that ends with a peer. So the code that finds a failure leaves the failure
+//! here. The transport acts with no lock held (`engine::failure`): in its next progress, after a post that was refused,
+//! and while it waits for reports.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;

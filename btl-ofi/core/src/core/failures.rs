@@ -1,4 +1,4 @@
-//! Failures of operations and peers that were found, until they are reported.
+//! Known failures of operations and peers that are not reported yet.
 
 use std::cell::Cell;
 use std::collections::VecDeque;

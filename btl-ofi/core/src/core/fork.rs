@@ -1,5 +1,6 @@
-//! Fork and open transports. A child has a copy of each transport. With it the child could post to its parent's endpoints, write to
-//! the rings of peers and take completions that the parent waits for. So a handler ends the copies before fork returns in the child:
+//! Fork and open transports. A child has a copy of each transport. With its copy the child could post to its parent's
+//! endpoints, write to the rings of peers and take completions that the parent waits for. So a handler ends the copies before
+//! fork returns in the child:
 //!
 //! | value that a call reads | value in a child |
 //! | --- | --- |
@@ -9,7 +10,8 @@
 //! | the counters | memory of the child |
 //! | a context's lock | free, even if a thread of the parent held it |
 //!
-//! The data path has no instruction for this. Calls that are not on it compare the mark of the transport (`base::fork`).
+//! The data path has no instruction for this. Calls that are not on the data path compare the mark of the transport
+//! (`base::fork`).
 
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -64,7 +66,7 @@ thread_local! {
     static HELD: RefCell<Option<Held>> = const { RefCell::new(None) };
 }
 
-/// An entry among the open transports. Dropping it removes the entry.
+/// An entry among the open transports. Dropping the value removes the entry.
 pub(crate) struct Entry(Arc<Mutex<Peers>>);
 
 impl Entry {

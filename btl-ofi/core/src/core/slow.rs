@@ -10,7 +10,8 @@ pub(crate) struct SlowWork {
     awake: AtomicU32,
     /// Number of staged and compound operations. These operations are in the outstanding count, but not at the provider.
     held: AtomicU32,
-    /// Number of threads that hold a lock on operations (`core::quiet`). While it is 0, other threads skip the check.
+    /// Number of threads that hold a lock on operations (`core::quiet`). While the number is 0, other threads skip
+    /// the check.
     pub(crate) quiet: AtomicU32,
 }
 

@@ -125,7 +125,8 @@ pub(crate) struct Node {
     pub(crate) word: Option<Region>,
     /// The key that every message to this process carries ([`msg`](crate::fabric::msg)); 0 if it takes no messages.
     pub(crate) key: u64,
-    /// A random value in this process's memory. Peers read it to verify that they reach this process (`reach`).
+    /// A random value in this process's memory. Peers read the value to verify that they reach this process
+    /// (`reach`).
     pub(crate) probe: Box<AtomicU64>,
     /// Whether memory may reach peers of this node (`btl_ofi_same_node`).
     pub(crate) same_node: bool,

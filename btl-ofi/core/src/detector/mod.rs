@@ -4,8 +4,8 @@
 //! | state of a peer | holds while | leads to |
 //! | --- | --- | --- |
 //! | alive | the peer owes nothing, or an operation to it completed since the last look | |
-//! | stalled | it owes an answer, and nothing completed | time that this process polls counts |
-//! | suspect | it has been stalled for 10 s | a [warning](Action::Warn), again after three times as long, and [another one](Action::Welcome) once it answers |
+//! | stalled | the peer owes an answer, and nothing completed | time that this process polls counts |
+//! | suspect | the peer has been stalled for 10 s | a [warning](Action::Warn), again after three times as long, and [another one](Action::Welcome) once it answers |
 //! | exited | the peer's process is dead, and nothing is outstanding | [doubt](Action::Doubt): the next operation to it looks first |
 //! | failed | the peer's process is dead and was needed, or the peer was stalled or stopped for `btl_ofi_peer_timeout` | [failure](Action::Fail) |
 //!

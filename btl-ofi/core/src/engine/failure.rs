@@ -96,8 +96,8 @@ impl Transport {
     #[cold]
     fn fail_others(&self, dead: u64) {
         let others: Vec<NonNull<Endpoint>> = {
-            // A peer whose atomics change to the provider's route changes under this lock. Either it sees `broken`, or it
-            // is found here.
+            // A peer whose atomics change to the provider's route changes under this lock. Either the thread that
+            // changes the route sees `broken`, or this call finds the peer.
             let _state = self.contexts[0].state.lock();
             if self.failures.broken.swap(true, Ordering::Relaxed) {
                 return;

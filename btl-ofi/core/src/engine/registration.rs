@@ -32,7 +32,8 @@ impl Transport {
     /// [`OUT_OF_RESOURCE`](plugin_api::Status::OUT_OF_RESOURCE), the caller may free something and try again.
     ///
     /// # Safety
-    /// The memory stays mapped until the region is closed. Peers may access it as `access` allows.
+    /// The memory stays mapped until the region is closed. Peers may access the memory as `access`
+    /// allows.
     pub unsafe fn register(
         &self,
         base: *mut c_void,
@@ -80,7 +81,7 @@ impl Transport {
 
     /// [`register`](Self::register) for memory that is a shared mapping of a file. If the file is in memory
     /// (`memfd_create`) and sealed against shrinking (`F_SEAL_SHRINK`), local peers map it, too, and access it with their
-    /// own instructions. Otherwise peers access it like other memory, and a log line says why.
+    /// own instructions. Otherwise peers access the memory like other memory, and a log line says why.
     ///
     /// The descriptor is duplicated (with `O_CLOEXEC`), and the duplicate is kept until the region is closed. So the caller
     /// may close its own descriptor after this call. If the process has no free descriptor for the duplicate, peers do not

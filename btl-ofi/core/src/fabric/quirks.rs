@@ -22,7 +22,7 @@ pub(crate) enum Trait {
     /// them and so confirm them. This fails if this variable of libfabric requests several connections to a peer.
     ConfirmsSending { unless_several: &'static str },
     /// If the provider is opened with atomics, it refuses a registration inside a live one and forgets the live one. Peers'
-    /// atomics to that region then fail. So it is opened without atomics, and targets execute them.
+    /// atomics to that region then fail. So the transport opens this provider without atomics, and targets execute atomics.
     LosesRegions,
     /// CMA replaces the provider's puts and gets, unless this variable of libfabric forbids CMA.
     CopiedByCma { unless: &'static str },
@@ -37,8 +37,9 @@ pub(crate) enum Trait {
     KeepsFiles,
     /// A poll that finds no completion makes system calls.
     PollsKernel,
-    /// The provider connects by TCP at its first send, to the address that a peer published. Until it is connected, it
-    /// returns `FI_EAGAIN`, even if the peer refuses the connection, and tries again at each call.
+    /// The provider connects by TCP at its first send, to the address that a peer published. Until the connection
+    /// exists, the provider returns `FI_EAGAIN`, even if the peer refuses the connection, and tries again at each
+    /// call.
     HidesRefusals,
     /// The provider makes RMA and atomics in software, and acknowledges each operation. Messages are faster for small
     /// operations.

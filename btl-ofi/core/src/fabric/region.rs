@@ -9,7 +9,7 @@ use crate::fabric::registered::Registered;
 use crate::fabric::registration::Registrar;
 use crate::mem::handle::Handle;
 
-/// A registered region. Dropping it deregisters the memory.
+/// A registered region. Dropping the region deregisters the memory.
 pub struct Region {
     // Closed before the key is returned (see Drop).
     pub(super) mr: Option<Registered>,

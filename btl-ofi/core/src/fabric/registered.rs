@@ -11,7 +11,7 @@ use crate::fabric::device::Device;
 use crate::fabric::fids::Owned;
 use crate::mem::device_regions::Descriptor;
 
-/// An open region of the provider. Dropping it closes it.
+/// An open region of the provider. Dropping the value closes the region.
 pub(crate) enum Registered {
     Free(Owned<ffi::fid_mr>),
     Bound(Bound),

@@ -72,7 +72,7 @@ impl Registrar {
 
     /// Registers `length` bytes at `base`. The caller passes existing memory, as `FI_MR_ALLOCATED` requires; its pages need
     /// not be touched before. With `by_commands`, only commands change elements in the memory. `rails` is the same memory
-    /// on further rails. Local peers may map it through `file`, beginning at the file's offset.
+    /// on further rails. Local peers may map the memory through `file`, beginning at the file's offset.
     pub(crate) fn register(
         self: &Arc<Self>,
         (base, length): (*mut c_void, usize),
@@ -206,7 +206,7 @@ impl Registrar {
         })
     }
 
-    /// Records device memory that is accessed by copies. Peers reach it through `mailbox`.
+    /// Records device memory that is accessed by copies. Peers reach the memory through `mailbox`.
     pub(crate) fn register_staged(
         self: &Arc<Self>,
         base: *mut c_void,

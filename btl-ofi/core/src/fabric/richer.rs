@@ -13,8 +13,8 @@ use crate::fabric::query::{
 };
 use crate::mem::cuda;
 
-/// Requests ordered atomics if they cost nothing: takes the provider's ordered entry if its other attributes are the
-/// same.
+/// Requests ordered atomics if order costs nothing: takes the provider's ordered entry if the entry's other
+/// attributes are the same.
 pub(super) fn with_atomic_order(
     info: Info,
     options: &Options,
@@ -30,8 +30,8 @@ pub(super) fn with_atomic_order(
     Ok(better.unwrap_or(info))
 }
 
-/// Requests messages if they are faster than the provider's own atomics and small transfers, if the
-/// provider has no atomics, or if the host needs messages.
+/// Requests messages if messages are faster than the provider's own atomics and small transfers, if
+/// the provider has no atomics, or if the host needs messages.
 pub(super) fn with_messages(
     info: Info,
     options: &Options,
@@ -72,7 +72,7 @@ pub(super) fn with_devices(info: Info, options: &Options, calling: Calling) -> R
         // and time.
         Ok(Some(better)) if wanted.is_some() || cuda::devices() > 0 => Ok(better),
         Ok(_) => Ok(info),
-        // Device memory is optional, so without it the entry stays as it is.
+        // Device memory is optional, so without its support the entry stays the same.
         Err(why) => {
             tracing::info!("no access to device memory was asked of the provider: {why}");
             Ok(info)

@@ -1,6 +1,7 @@
 //! Serves the mailbox of this process: finds the requests of peers, has the responder execute them, and writes the replies.
 //!
-//! The server makes no provider call, so any thread may run it. One thread runs it at a time.
+//! The server makes no provider call, so any thread may run it. One thread runs the server at a
+//! time.
 
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
@@ -94,8 +95,8 @@ impl MailboxServer {
     fn word(&self, offset: usize) -> &AtomicU64 {
         debug_assert!(offset.is_multiple_of(8) && offset + 8 <= self.plan.bytes());
         // SAFETY: the word lies inside the mailbox, is aligned because the mailbox is page-aligned, and lives as long
-        // as `self`. Peers write it through the provider, so a load may return a mixture of their bytes; the hashes
-        // detect that.
+        // as `self`. Peers write the mailbox through the provider, so a load may return a mixture of their bytes; the
+        // hashes detect that.
         unsafe { AtomicU64::from_ptr(self.base().add(offset).cast()) }
     }
 

@@ -139,8 +139,8 @@ impl Later {
             answer,
         };
         if answer >= 0 && !event.is_null() {
-            // The user's function copies some bytes. If it copies fewer bytes than requested, the copy fails when
-            // these are complete.
+            // The user's function copies some bytes. If the function copies fewer bytes than requested, the copy
+            // fails when these bytes are complete.
             let query = self.query;
             let asked = Asked::User { event, query };
             return Some(Ok(Some(Event { asked, copy })));

@@ -1,6 +1,6 @@
 //! The regions of this process that its peers on the node may map: those of files that cannot shrink, whose descriptors the
 //! host named. Peers reach such memory without the owner (`sm::mapped`), so they cannot be refused by the owner's table of
-//! regions. Instead they read here, before each operation, whether the region is still registered.
+//! regions. Instead peers read here, before each operation, whether the region is still registered.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};

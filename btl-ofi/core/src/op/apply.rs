@@ -27,7 +27,7 @@
 //! | 0 | the user's code, bytes of an element, type and operation if [`element`](crate::op::element) has them, whether it is a put or get, whether the runs are listed |
 //! | 1 | number of runs |
 //! | 2, 3, 4; ... | a run: offset from the command's address; bytes and count of its blocks; distance of two blocks |
-//! | after them | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
+//! | after the runs | the operands, packed; of a compare-and-swap, the values to compare with and then the new ones |
 //!
 //! Blocks of one length are *listed* if that takes fewer words: the halves of word 1 have the number of blocks and
 //! their length, and each word behind it has the offsets of two blocks, in the largest power of two that divides an

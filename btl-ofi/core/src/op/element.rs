@@ -356,8 +356,8 @@ macro_rules! float {
             fn plus(self, other: Self) -> Self {
                 self + other
             }
-            // `serves` rejects bitwise operations on floats. For them, these functions leave the element
-            // unchanged.
+            // `serves` rejects bitwise operations on floats. For such operations, these functions leave
+            // the element unchanged.
             #[inline]
             fn and(self, _: Self) -> Self {
                 self

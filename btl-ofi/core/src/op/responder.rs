@@ -36,8 +36,8 @@ use crate::op::element::{self, Elements};
 pub(crate) const PUT: u32 = 3 << 16;
 pub(crate) const GET: u32 = 4 << 16;
 
-/// The command code of a send: bytes for the target's host, with a tag in the field of the address. Carriers pass it to
-/// the host instead of the responder, because it accesses no registered memory.
+/// The command code of a send: bytes for the target's host, with a tag in the field of the address. Carriers pass a
+/// send to the host instead of the responder, because a send accesses no registered memory.
 pub(crate) const SEND: u32 = 5 << 16;
 
 /// The command code of a notification, which adds its operand to a 64-bit counter unless the put before it failed.

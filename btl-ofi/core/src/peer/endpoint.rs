@@ -272,7 +272,7 @@ impl Endpoint {
         self.marks.load(Ordering::Relaxed) & mark != 0
     }
 
-    /// Marks the peer. Returns whether it had the mark.
+    /// Marks the peer. Returns whether the peer had the mark already.
     pub(crate) fn mark(&self, mark: u8) -> bool {
         self.marks.fetch_or(mark, Ordering::Relaxed) & mark != 0
     }

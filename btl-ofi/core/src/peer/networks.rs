@@ -121,8 +121,8 @@ impl Networks {
 }
 
 /// Pairs interfaces of this process with interfaces of a peer. With IP addresses, an interface gets the peer's first
-/// interface on its network that has no partner yet. Without IP addresses, it gets the interface with the same number. The
-/// two sides agree even if they assume different sizes of the network.
+/// interface on its network that has no partner yet. Without IP addresses, an interface gets the peer's interface with the
+/// same number. The two sides agree even if they assume different sizes of the network.
 pub(crate) fn pair(
     networks: &Networks,
     own: &[Option<IpAddr>],

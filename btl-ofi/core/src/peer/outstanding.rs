@@ -8,9 +8,9 @@
 //! flush. (The scheme is that of the two indices of sleepable RCU, which has a pair for each processor.)
 //!
 //! A thread that raises a counter reads the phase again. If the phase has advanced meanwhile, it lowers that counter and
-//! raises the other one. Otherwise it could count in a counter that was already seen as zero for the next advance, and its
-//! own flush would end too early. This holds for each pair by itself, so it does not matter that the pairs of a count are read
-//! one after the other.
+//! raises the other one. Otherwise the thread could count in a counter that was already seen as zero for the next advance, and
+//! the thread's own flush would end too early. This holds for each pair by itself, so it does not matter that the pairs of a
+//! count are read one after the other.
 
 use std::marker::PhantomData;
 
@@ -221,7 +221,7 @@ impl<'a> Total<'a> {
     }
 
     /// Whether all operations that the calling thread issued before `mark` are done. Advances the phase if possible.
-    /// If it returns false, the caller makes progress and calls again.
+    /// If the result is false, the caller makes progress and calls again.
     #[inline]
     pub(crate) fn settle(self, mark: Mark) -> bool {
         if self.is_idle() {

@@ -16,8 +16,8 @@
 //! announced (`peer::reach`). Equal names, boot ids and process ids prove nothing.
 //!
 //! **Atomicity.** Origins of one window may take different routes. The ring's responder, the own thread, origins that map the
-//! memory, and the software of the providers concerned all change an element by one atomic instruction. So they exclude
-//! each other without a common lock.
+//! memory, and the software of the providers concerned all change an element by one atomic instruction. So these executors
+//! exclude each other without a common lock.
 
 /// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::liveness` change it:
 /// if CMA no longer reaches the peer's memory, or if the peer seems to be dead.

@@ -1,14 +1,14 @@
 //! Memory of local peers that this process maps: regions in files of memory (`memfd_create`) that are sealed against
-//! shrinking. Operations on them are instructions of this process, without the owner and without the kernel.
+//! shrinking. Operations on such regions are instructions of this process, without the owner and without the kernel.
 //!
 //! **Which regions.** The owner's host names the file when it registers the region. The owner marks the region's handle
 //! ([`Handle::is_shared`]). While the region is registered, the owner's segment holds the region's number and location
 //! (`mem::shared`). At the first operation this process opens the file and maps the region (`region`).
 //!
-//! **Safety.** Before each access this process checks that the owner's segment still holds the region's number. Therefore
-//! it refuses a deregistered region, as the owner itself would do. An access that begins before the number is removed may
-//! end later, as with cross-memory attach. A mapping keeps the file, even if the owner later maps something else at the
-//! address, so no other memory is accessed. The seal keeps the file's length, so no access faults.
+//! **Safety.** Before each access this process checks that the owner's segment still holds the region's number. So this
+//! process refuses a deregistered region, as the owner itself would do. An access that begins before the number is
+//! removed may end later, as with cross-memory attach. A mapping keeps the file, even if the owner later maps something
+//! else at the address, so no other memory is accessed. The seal keeps the file's length, so no access faults.
 //!
 //! **Not mapped.** If a region cannot be mapped, the table records this for some [sweeps](MappedRegions::sweep), so that
 //! few operations try again. The record expires, because nothing reports the end of such a region, and the obstacle may

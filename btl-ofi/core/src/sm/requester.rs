@@ -147,8 +147,8 @@ pub(crate) struct Requester {
     pending: Box<[MaybeUninit<Pending>; SLOTS as usize]>,
     /// Sizes of the results of applies in slots. The sizes are stored separately, so that a record has 64 bytes.
     results: [u16; SLOTS as usize],
-    /// Transfers that only the responder can make. At least one of them has slots in use, unless there is no room
-    /// for any.
+    /// Transfers that only the responder can make. At least one of these transfers has slots in use, unless there
+    /// is room for none.
     queued: VecDeque<Queued>,
 }
 

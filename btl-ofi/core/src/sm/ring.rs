@@ -151,8 +151,8 @@ impl Slot {
         state.wrapping_sub(published(position)) <= 1
     }
 
-    /// Takes the transfer at this position; only the responder calls this. Returns false if it was revoked; the
-    /// responder then answers without executing it.
+    /// Takes the transfer at this position; only the responder calls this. Returns false if the transfer was
+    /// revoked; the responder then answers without executing it.
     #[inline]
     pub(crate) fn take(&self, position: u32) -> bool {
         // Relaxed on success: the Acquire in `is_published` came before. Acquire on failure pairs with the Release in

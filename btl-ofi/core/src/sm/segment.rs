@@ -8,10 +8,10 @@
 //! peer is fixed once (`engine::commands`).
 //!
 //! The segment is a `memfd`: it has no name in `/dev/shm`, so a killed process leaves no orphaned segment. Peers open
-//! it through `/proc/<pid>/fd/<n>`, which needs the same permission as cross-memory attach. Peers recognise the segment
-//! by its nonce, the value that its owner also announces as its probe. A seal forbids shrinking, because access beyond
-//! the end of a file kills the peer (SIGBUS). For the same reason `fallocate` allocates pages before their first use: a
-//! shortage of memory is then the error of a call.
+//! the segment through `/proc/<pid>/fd/<n>`, which needs the same permission as cross-memory attach. Peers recognise
+//! the segment by its nonce, the value that its owner also announces as its probe. A seal forbids shrinking, because
+//! access beyond the end of a file kills the peer (SIGBUS). For the same reason `fallocate` allocates pages before
+//! their first use: a shortage of memory is then the error of a call.
 //!
 //! The file is sparse: an unclaimed ring takes no memory, a claimed ring 12 KiB. Data that does not fit in a command
 //! lies in a *block* of a pool that all requesters share (`pool`): 64 KiB per block, 4 MiB together. Each ring also has
@@ -240,7 +240,8 @@ impl Place {
         })
     }
 
-    /// Opens the descriptor of a process or thread in this folder of `/proc`. Fails unless it is a regular file.
+    /// Opens the descriptor of a process or thread in this folder of `/proc`. Fails unless the descriptor is of
+    /// a regular file.
     fn open_of(self, folder: &str) -> io::Result<File> {
         let path = format!("/proc/{folder}/fd/{}", self.descriptor);
         // The type is checked before the open, because opening a device or a pipe may have effects.
@@ -307,8 +308,8 @@ fn map_ring(file: &File, index: usize) -> io::Result<Mapped<Ring>> {
     Mapped::new(file, offset)
 }
 
-/// A claimed ring of a peer's segment. If it is dropped without [`give_back`](Self::give_back), the ring stays
-/// taken.
+/// A claimed ring of a peer's segment. If the value is dropped without [`give_back`](Self::give_back), the
+/// ring stays taken.
 pub(crate) struct Claim {
     front: Mapped<Front>,
     ring: Mapped<Ring>,

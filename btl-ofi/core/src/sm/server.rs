@@ -53,8 +53,8 @@ impl Server {
         }
     }
 
-    /// Executes commands that have arrived. Without commands it reads one word per 64 requesters and one per watched
-    /// ring.
+    /// Executes commands that have arrived. Without commands the call reads one word per 64 requesters and one per
+    /// watched ring.
     #[inline]
     pub(crate) fn attend(&mut self, regions: &Lock<Regions>) {
         self.polls = self.polls.wrapping_add(1);

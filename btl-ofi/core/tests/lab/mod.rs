@@ -91,7 +91,7 @@ impl Tally {
         self.insist(name);
     }
 
-    /// Asserts that no operation was lost. Losses were printed when they were found.
+    /// Asserts that no operation was lost. The program printed each loss when it found the loss.
     pub(crate) fn insist(&self, name: &str) {
         assert_eq!((self.lost, self.broken), (0, 0), "{name}: see above");
     }
@@ -384,8 +384,8 @@ fn worked_by(pid: u32) -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// Runs a command until it has used `limit` of processor time, or until [`BLOCKED`] has passed. Returns its exit status, if
-/// it ended, and its output.
+/// Runs a command until it has used `limit` of processor time, or until [`BLOCKED`] has passed. Returns the command's exit
+/// status, if the command ended, and its output.
 fn spoken(command: &mut Command, limit: Duration) -> (Option<ExitStatus>, String, String) {
     let mut child = command.spawn().unwrap();
     let reader = |mut from: Box<dyn Read + Send>| {

@@ -1,6 +1,6 @@
-//! Descriptors of messages: Open MPI fills them in and sends them. A descriptor that finds no room waits here until progress
-//! sends it. The transport copies the bytes of a send, but reports a descriptor as complete only when its message has left.
-//! Otherwise pml/ob1 would complete its request earlier, and a process that computes makes no progress.
+//! Descriptors of messages: Open MPI fills descriptors in and sends them. A descriptor that finds no room waits here until
+//! progress sends it. The transport copies the bytes of a send, but reports a descriptor as complete only when its message
+//! has left. Otherwise pml/ob1 would complete its request earlier, and a process that computes makes no progress.
 
 use std::cell::Cell;
 use std::mem::zeroed;

@@ -1,8 +1,8 @@
 //! Decides whether this component or the peers' lock protects the words of this process's own
 //! windows.
 //!
-//! For a compare-and-swap on its own window a rank passes no handle. After NOT_SUPPORTED, it makes the swap by loads and stores
-//! under osc/rdma's lock. Executing and refusing both lose updates if the peers do the opposite:
+//! For a compare-and-swap on its own window a rank passes no handle. After NOT_SUPPORTED, osc/rdma makes the swap by loads and
+//! stores under its lock. Executing and refusing both lose updates if the peers do the opposite:
 //! - Memory of the program (MPI_Win_create): peers pass a handle, and do not take the lock. So the component must execute the
 //!   swap.
 //! - Memory of MPI_Win_allocate, if all ranks are on one node: the memory lies in a segment that one rank makes and registers,

@@ -1,4 +1,5 @@
-//! Long puts and gets that found no room and were accepted anyway. Progress posts them (`entries::kept`).
+//! Long puts and gets that found no room and were accepted anyway. Progress posts these transfers
+//! (`entries::kept`).
 
 use std::collections::VecDeque;
 use std::ffi::c_void;

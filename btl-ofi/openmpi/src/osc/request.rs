@@ -1,4 +1,5 @@
-//! Requests: the outstanding requests of the engine, each with the program's request. Progress completes them.
+//! Requests: the outstanding requests of the engine, each with the program's request. Progress completes these
+//! requests.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -100,7 +100,7 @@ fn layout(runs: &[Bytes], begin: isize, datatype: Datatype) -> WinResult<Option<
 /// The values that determine the places of the bytes of some items of a type.
 #[derive(Clone, Copy)]
 pub(crate) struct Description<'a> {
-    /// Open MPI's description of an item. Without it, the shape is not kept.
+    /// Open MPI's description of an item. The shape of an item without a description is not kept.
     pub(crate) entries: &'a [ffi::dt_elem_desc],
     /// Bytes from one item to the next.
     pub(crate) extent: isize,

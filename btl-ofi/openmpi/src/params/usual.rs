@@ -12,8 +12,8 @@ use crate::storage::{Name, Variable};
 /// options there.
 const ENVIRONMENT: &str = "OMPI_MCA_";
 
-/// Parameters of type string that the C component registers. If it registers one over a synonym of ours, the synonym points
-/// into its library, and Open MPI reads it at its end, when the library is unloaded.
+/// Parameters of type string that the C component registers. If the C component registers a parameter over a synonym of
+/// ours, the synonym points into its library, and Open MPI reads it at its end, when the library is unloaded.
 const STRINGS_OF_C: [&CStr; 1] = [c"progress_mode"];
 
 fn name(own: &CStr) -> Name<'_> {

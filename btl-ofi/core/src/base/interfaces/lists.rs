@@ -58,7 +58,7 @@ impl fmt::Display for Entry {
     }
 }
 
-/// The include list and the exclude list. At most one of them has entries.
+/// The include list and the exclude list. At most one of the two lists has entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lists {
     include: Vec<Entry>,

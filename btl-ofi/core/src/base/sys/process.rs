@@ -1,4 +1,4 @@
-//! Calls about processes: whether they exist, their threads, users and limits, and the permission to trace.
+//! Calls about processes: their existence, threads, users and limits, and the permission to trace.
 
 use std::fs;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -6,8 +6,8 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use super::{checked, failed, from_io};
 use crate::base::error::CallError;
 
-/// Checks whether a process exists. Fails with ESRCH if it does not exist, and with EPERM if it exists and this
-/// process may not signal it.
+/// Checks whether a process exists. Fails with ESRCH if the process does not exist, and with EPERM if the
+/// process exists and this process may not signal it.
 pub(crate) fn find_process(pid: u32) -> Result<(), CallError> {
     scripted!("kill");
     // SAFETY: signal 0 is not sent; the kernel only checks the process.
@@ -81,7 +81,7 @@ pub(crate) fn effective_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Size of a page of memory in bytes. Offsets of mappings are multiples of it.
+/// Size of a page of memory in bytes. Offsets of mappings are multiples of this size.
 pub(crate) fn page_size() -> Result<usize, CallError> {
     scripted!("sysconf");
     // SAFETY: sysconf takes an integer only.
@@ -101,8 +101,8 @@ pub(crate) fn descriptor_limits() -> Result<(u64, u64), CallError> {
     limit(libc::RLIMIT_NOFILE).map(|limit| (limit.rlim_cur, limit.rlim_max))
 }
 
-/// Checks whether this process may open one more descriptor. Fails with EMFILE if it may not, or with ENFILE
-/// if the machine has none left.
+/// Checks whether this process may open one more descriptor. Fails with EMFILE if this process has reached
+/// its limit, or with ENFILE if the machine has no descriptor left.
 pub(crate) fn is_descriptor_left() -> Result<(), CallError> {
     scripted!("eventfd");
     // SAFETY: the arguments are numbers.

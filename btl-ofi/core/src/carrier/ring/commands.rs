@@ -7,9 +7,9 @@
 //!
 //! **Order.** A ring is first in, first out, and an origin has one ring at each target.
 //!
-//! **Failures.** A dead target does not answer. When it fails, so do the operations in its ring. Only this process writes their
-//! buffers, so this affects no other peer. A target that closes its transport says so in its segment. The ring of a dead origin
-//! is executed up to the last published command and stays taken.
+//! **Failures.** A dead target does not answer. When the target fails, the operations in its ring fail, too. Only this process
+//! writes their buffers, so this affects no other peer. A target that closes its transport says so in its segment. The ring of
+//! a dead origin is executed up to the last published command and stays taken.
 
 use std::ptr::NonNull;
 

@@ -158,7 +158,7 @@ impl Core {
             } else if let Some(mut state) = context.state.try_lock()
                 && let Some(channel) = &mut state.channel
             {
-                // Callbacks run, and one of them may have called this get: they must not nest.
+                // Callbacks must not nest, but a running callback may have called this get.
                 channel.attend(self.registrar.table());
             }
             Status::SUCCESS

@@ -18,8 +18,8 @@ use crate::op::request::{Action, Op};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Handles an operation that the path for host memory refused with `refusal`. Dispatches it if one of
-    /// its handles is of device memory; otherwise returns `refusal`.
+    /// Handles an operation that the path for host memory refused with `refusal`. Dispatches the
+    /// operation if one of its handles is of device memory; otherwise returns `refusal`.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers are valid until completion; the handles are NULL or readable.

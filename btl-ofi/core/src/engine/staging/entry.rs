@@ -23,9 +23,9 @@ impl Transport {
     /// request that is served after this call uses these functions for the target. An operation in progress keeps the
     /// functions with which it began for its local buffers.
     ///
-    /// The functions are also offered to the provider. If it accepts them, its copies use them immediately. For a
-    /// function that is not set, the provider then calls this crate's function, because no provider returns to its own function
-    /// (man fi_domain). So an incomplete set of functions is offered only if this crate's functions reach every
+    /// The functions are also offered to the provider. If the provider accepts the functions, its copies use them immediately.
+    /// For a function that is not set, the provider then calls this crate's function, because no provider returns to its own
+    /// function (man fi_domain). So an incomplete set of functions is offered only if this crate's functions reach every
     /// kind of device memory that the provider reaches.
     pub fn set_overrides(&self, ops: Option<&OverrideOps>) {
         let copier = ops.map_or_else(Copier::default, Copier::new);

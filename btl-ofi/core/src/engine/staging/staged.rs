@@ -172,7 +172,7 @@ pub(super) struct Staged {
 unsafe impl Send for Staged {}
 
 impl Staged {
-    /// Records the first failure. After it, no further fragment begins.
+    /// Records the first failure. After a failure, no further fragment begins.
     pub(super) fn fail(&mut self, status: Status, what: impl FnOnce() -> String) {
         if self.status.is_ok() {
             self.status = status;

@@ -536,8 +536,8 @@ fn an_apply_is_answered_with_the_old_values() {
     assert!(possible(12289, 0).is_none() && possible(40, 12289).is_none());
 }
 
-/// Runs of one length take half a word each, and are executed in the order in which they are listed. If one of them is out
-/// of bounds, all are refused.
+/// Runs of one length take half a word each, and are executed in the order in which they are listed. If one run is out of
+/// bounds, all runs are refused.
 #[test]
 fn listed_runs_are_executed() {
     let memory = Memory::new();

@@ -1,5 +1,5 @@
-//! Sends from peers that wait for the host. Progress passes them to the host without holding the
-//! lock.
+//! Sends from peers that wait for the host. Progress passes these sends to the host without holding
+//! the lock.
 
 use std::collections::HashMap;
 use std::ptr::{self, NonNull};

@@ -17,9 +17,9 @@ pub(super) const MOST_WAITING: usize = 4;
 /// An operation batch with room left is sent only while fewer answers than this are due. With more answers due, the batch
 /// collects more commands.
 pub(super) const EAGER: usize = 2;
-/// A send is posted at once while fewer batches than this are unanswered. Otherwise it waits in a batch until the next
-/// progress. The number exceeds the number of consecutive unanswered batches that an idle line may have: the next send on
-/// an idle line must not wait for progress, which the host may not make for a long time.
+/// A send is posted at once while fewer batches than this are unanswered. Otherwise the send waits in a batch until the
+/// next progress. The number exceeds the number of consecutive unanswered batches that an idle line may have: the next
+/// send on an idle line must not wait for progress, which the host may not make for a long time.
 const EAGER_SENDS: usize = 12;
 const _: () = assert!(EAGER_SENDS > MOST_UNANSWERED + 1 && EAGER_SENDS < WINDOW);
 /// Maximum consecutive send batches without an answer. The next batch asks for an answer, which covers them.

@@ -1,10 +1,10 @@
 //! Messages: the carrier of commands between nodes.
 //!
-//! Providers that execute RMA and atomics in software send a request and an acknowledgement for each operation. Here many
-//! operations share one message, and one answer covers them all. An origin has a [`Line`] to each target. Commands are
-//! added to the line's current [`Batch`]. The batch is sent when it is full, or by the next progress call while few batches
-//! are unanswered. So a single operation is sent at once, and with more operations, more of them share a batch. The
-//! target's progress passes the commands to its responder (`op::responder`), which also serves the rings.
+//! Providers that execute RMA and atomics in software send a request and an acknowledgement for each operation. In this
+//! carrier many operations share one message, and one answer covers all of them. An origin has a [`Line`] to each target.
+//! Commands are added to the line's current [`Batch`]. The batch is sent when it is full, or by the next progress call
+//! while few batches are unanswered. So a single operation is sent at once, and with more operations, more of them share a
+//! batch. The target's progress passes the commands to its responder (`op::responder`), which also serves the rings.
 //!
 //! **Complete means visible**: the answer is sent after the target's processor has executed the batch.
 //!
@@ -15,7 +15,8 @@
 //!
 //! A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING) waiting
 //! batches. Beyond these limits it refuses commands for the moment. The provider keeps messages for which no receive is
-//! posted (`FI_RM_ENABLED`). If it cannot, it returns `FI_EAGAIN` to the sender, and a later progress sends the rest.
+//! posted (`FI_RM_ENABLED`). A provider that cannot keep a message returns `FI_EAGAIN` to the sender, and a later progress
+//! sends the rest.
 //!
 //! **Introduction.** A target also answers origins that it did not connect itself. An origin's first batch carries the
 //! origin's key and endpoint address, and is sent alone. The answer gives the origin its client number.
@@ -26,7 +27,7 @@
 //!
 //! **Sends.** The host's own messages (two-sided) travel in the same batches. The bytes of sends are copied into a batch, so no
 //! operation waits for them. Most batches that hold only sends get no answer: the answer to a later batch, or a receipt,
-//! covers them. At the target they go to the [inbox](inbox), and progress passes them to the host without the lock.
+//! covers them. At the target, sends go to the [inbox](inbox), and progress passes them to the host without the lock.
 //!
 //! **Notifications.** A put and the notification behind it travel in one batch. The target executes the notification after
 //! the put, and only if the put succeeded.
@@ -216,9 +217,9 @@ impl Messages {
         }
     }
 
-    /// Sends bytes of the host with a tag. Sends them at once if the line to the peer is idle; otherwise they share a batch
-    /// with other commands. The bytes are copied, so the transport does not use the caller's memory afterwards. After an
-    /// error nothing is sent; [`Leaves::Now`] may have called `fill`.
+    /// Sends bytes of the host with a tag. The bytes leave at once if the line to the peer is idle; otherwise they share a
+    /// batch with other commands. The bytes are copied, so the transport does not use the caller's memory afterwards. After
+    /// an error nothing is sent; [`Leaves::Now`] may have called `fill`.
     ///
     /// # Safety
     /// `endpoint` is live until [`remove`](Self::remove). The size is at most [`LARGEST_SEND`], and `fill` writes that
@@ -394,7 +395,7 @@ impl Messages {
         self.origin.has_failures()
     }
 
-    /// Called after the endpoints are closed: nothing more is sent or posted.
+    /// Ends all sends and posts. The caller has closed the endpoints.
     #[cold]
     pub(crate) fn close(&mut self) {
         self.port.closed = true;

@@ -171,7 +171,7 @@ impl Origin {
         }
     }
 
-    /// Called after the endpoints are closed: nothing more is sent.
+    /// Ends all sends. The caller has closed the endpoints.
     pub(super) fn close(&mut self) {
         self.listed.clear();
     }

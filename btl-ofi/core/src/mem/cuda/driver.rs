@@ -246,7 +246,8 @@ pub(crate) fn unpin(base: *mut u8) -> bool {
     done("cuMemHostUnregister", result)
 }
 
-/// Prepares a context and a stream for copies of memory at `address`. Returns whether they exist.
+/// Prepares a context and a stream for copies of memory at `address`. Returns whether the context
+/// and the stream exist.
 pub(crate) fn meet(address: u64) -> bool {
     place_of(address).is_some()
 }

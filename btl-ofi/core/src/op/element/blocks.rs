@@ -7,7 +7,7 @@ use super::Elements;
 
 /// Bytes that one instruction changes.
 pub(super) const BLOCK: usize = 16;
-/// Shorter vectors have too few whole blocks to gain by them.
+/// Shorter vectors have too few whole blocks to gain by this path.
 const LEAST: usize = 2 * BLOCK;
 
 /// The division of a vector into elements and whole blocks.

@@ -143,7 +143,7 @@ unsafe fn change_block<T: Target>(
 }
 
 /// Changes single listed elements if all of them are aligned and no user's function is needed; otherwise does nothing.
-/// Returns whether it changed them.
+/// Returns whether the call changed the elements.
 ///
 /// # Safety
 /// The elements may be changed by atomics, or nothing else changes them if `alone`; there are as many operands, and as many

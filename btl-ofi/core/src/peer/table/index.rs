@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Maximum number of runs. If numbers come in random order, they make many short runs.
+/// Maximum number of runs. Numbers in random order make many short runs.
 const MOST_RUNS: usize = 1024;
 
 /// Consecutive numbers with consecutive words.

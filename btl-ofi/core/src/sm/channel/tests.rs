@@ -294,8 +294,8 @@ fn closing_leaves_a_ring_taken_unless_it_is_answered() {
     }
 }
 
-/// The target may still execute an atomic that was reported as failed. Until it answers, no other process
-/// gets the ring, neither after a release nor after a close.
+/// The target may still execute an atomic that was reported as failed. Until the target answers, no other
+/// process gets the ring, neither after a release nor after a close.
 #[test]
 fn an_abandoned_atomic_keeps_its_ring() {
     for released in [false, true] {

@@ -163,8 +163,8 @@ fn what_is_over_makes_room() {
     assert!(all.lock().is_empty());
 }
 
-/// A region that could not be mapped keeps its slot only for a while. After that, it can be mapped, and so can
-/// other regions.
+/// A region that could not be mapped keeps its slot only for a while. After that time, the region and other
+/// regions can be mapped.
 #[test]
 fn what_cannot_be_mapped_leaves() {
     let (owner, all) = (Owner::new(), MappedRegions::default());

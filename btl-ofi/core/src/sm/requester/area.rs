@@ -87,8 +87,8 @@ impl Area {
         Ok((self.code + start, self.start.wrapping_add(start as usize)))
     }
 
-    /// Start of `size` bytes beginning at `at`. If they do not fit before the end, the start of the
-    /// next lap.
+    /// Start of `size` bytes from `at` on: `at`, or the start of the next lap if the bytes do not
+    /// fit before the end.
     fn fitting(&self, at: u32, size: usize) -> u32 {
         if at as usize + size > self.size as usize {
             0

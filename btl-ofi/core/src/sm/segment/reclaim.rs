@@ -1,5 +1,5 @@
-//! Reclaims rings that were never given back: their processes were killed, or left them with unanswered commands. If no other
-//! ring is free, a process claims such a ring once the responder has left it too.
+//! Reclaims rings that were never given back, because their processes were killed or left commands without an answer. If no
+//! other ring is free, a process claims such a ring once the responder has left it too.
 //!
 //! **Arbitration.** The claim word of such a ring stays taken, and the holder's word decides. A process clears the holder's
 //! word before it gives its ring back. So a word that names a dead process proves that the process still had the ring when it

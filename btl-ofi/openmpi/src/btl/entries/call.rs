@@ -1,18 +1,18 @@
 //! The common part of operation functions: their arguments, and the return values that osc/rdma may get.
 //!
 //! osc/rdma relies on these rules:
-//! - It takes every return value of put and get except 0, even 1, as a failure and tries again. [`settle`](Call::settle) never
-//!   returns 1.
+//! - osc/rdma takes every return value of put and get except 0, even 1, as a failure and tries again. [`settle`](Call::settle)
+//!   never returns 1.
 //! - "Out of resource" means "make progress and try again". On every other error it loops for ever. So
 //!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
-//! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. It never checks
+//! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. osc/rdma never checks
 //!   the flags of single operations before the call. The transport returns this status. An atomic on a misaligned word, which
 //!   no processor makes, is [answered](Call::is_misaligned) so too.
-//! - 4.1.4 passes no handle for a compare-and-swap on the own window. After NOT_SUPPORTED it makes the swap by plain loads and
-//!   stores under its lock. This is correct only if the peers treat the same word alike (`own_words`).
+//! - 4.1.4 passes no handle for a compare-and-swap on the own window. After NOT_SUPPORTED osc/rdma makes the swap by plain
+//!   loads and stores under its lock. This is correct only if the peers treat the same word alike (`own_words`).
 //! - A put with no request, handle or fragment has a NULL callback. Local handles are NULL, because the
 //!   registration thresholds have no limit. Fetching atomics come with the handle of osc/rdma's fragment, which is ignored.
-//! - It calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
+//! - osc/rdma calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
 //!   requests that osc/rdma frees afterwards. The transport's flush does both.
 //! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a
 //!   callback.

@@ -1,6 +1,6 @@
 //! Two-sided messages: descriptors, their sending, and messages sent at once. pml/ob1 relies on these rules:
-//! - `send` returns 1 if the message has left. Then it calls the descriptor's function only if the descriptor asks for
-//!   that always. The call returns 0 if it calls the function later.
+//! - `send` returns 1 if the message has left. In this case `send` calls the descriptor's function only if the
+//!   descriptor asks for a call in every case. The call returns 0 if it calls the function later.
 //! - A message reported as sent arrives even if this process does not enter Open MPI again: MPI_Send may have returned.
 //! - After "out of resource" from `send`, ob1 tries again only after some later completion, which may never come. So `send`
 //!   keeps a descriptor that finds no room, and returns 0.
@@ -167,8 +167,8 @@ pub(super) unsafe extern "C" fn sendi(
     descriptor: *mut Descriptor,
 ) -> c_int {
     if !descriptor.is_null() {
-        // pml/ob1 reads it after every failure.
-        // SAFETY: Open MPI passes NULL or a writable place for a descriptor.
+        // pml/ob1 reads the descriptor after every failure. SAFETY: Open MPI passes NULL or a
+        // writable place for a descriptor.
         unsafe { *descriptor = NONE };
     }
     guarded("sendi", Status::ERROR.0, || {

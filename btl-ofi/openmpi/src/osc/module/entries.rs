@@ -186,7 +186,8 @@ unsafe extern "C" fn free(win: Win) -> c_int {
         // SAFETY: not NULL, and no other reference exists.
         let freed = unsafe { (*module).free() };
         if freed.is_ok() {
-            // SAFETY: `leak` made the box, which is freed once; Open MPI does not use it again.
+            // SAFETY: `leak` made the box, which is freed once; Open MPI does not use the module
+            // again.
             unsafe {
                 ffi::mca_osc_ofi_host_set_module(win, std::ptr::null_mut());
                 drop(Box::from_raw(module));

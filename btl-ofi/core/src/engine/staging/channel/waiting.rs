@@ -173,8 +173,8 @@ impl Waiting {
         self.drafts.remove(ready?.1)
     }
 
-    /// Begins to copy the data of a fragment of at most `most` bytes, if there are a fragment and room. Returns whether it
-    /// made a step.
+    /// Begins to copy the data of a fragment of at most `most` bytes, if there are a fragment and room. Returns whether
+    /// the call made a step.
     pub(super) fn fetch(&mut self, work: &mut Work, most: usize, (number, bytes): InSlots) -> bool {
         if self.drafts.len() + number >= SLOTS {
             return false;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The places of memory that OpenMP knows: two functions of the note "MPI-OpenMP Interface", on top
- * of the runtime's own omp_target_is_present and omp_get_mapped_ptr (OpenMP 5.1). Build it with the
- * program that uses OpenMP, with that program's compiler and its OpenMP flag:
+ * of the runtime's own omp_target_is_present and omp_get_mapped_ptr (OpenMP 5.1). Build this file
+ * with the program that uses OpenMP, with that program's compiler and its OpenMP flag:
  *
  *   int omp_target_location(void *host_pointer, int *device, void **device_pointer);
  *   int omp_target_pointer(void *host_pointer, const int *device, void **target_pointer);

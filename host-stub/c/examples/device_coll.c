@@ -1,7 +1,7 @@
 /* A collective of the program's own for buffers on a device: a layer whose allreduce takes device buffers. The layer
- * brings one fragment at a time to the host, where the allreduce below combines it, and back to the device. So it
- * needs two fragments of host memory, however long the buffers are. Without the layer, the host copies them as a
- * whole.
+ * brings one fragment at a time to the host, where the allreduce below combines it, and back to the device. So
+ * the layer needs two fragments of host memory, for buffers of any length. Without the layer, the host copies
+ * them as a whole.
  *
  *   host-stub launch -n 2 --mca host_pretended_devices 1 -- ./device_coll
  */

@@ -90,10 +90,10 @@ static inline int crt_omp_yields(void) {
 }
 
 /* In task mode, lets tasks that block in calls of the host run other tasks meanwhile, by taskyield. Tests
- * the runtime first: HOST_ERR_HOOKS if its taskyield does nothing, as in GCC's libgomp, or if it uses one
- * thread only. Call it before host_init: without it, or after HOST_ERR_HOOKS, a program that requests
- * task mode gets thread mode (HOST_THREAD_MULTIPLE), in which a wait in a task blocks its thread.
- * Detached tasks (crt_omp_detach) work in both.
+ * the runtime first: HOST_ERR_HOOKS if the runtime's taskyield does nothing, as in GCC's libgomp, or if
+ * the runtime uses one thread only. Call this function before host_init: without this call, or after
+ * HOST_ERR_HOOKS, a program that requests task mode gets thread mode (HOST_THREAD_MULTIPLE), in which a
+ * wait in a task blocks its thread. Detached tasks (crt_omp_detach) work in both.
  *
  * Give waiting tasks the clause untied: while a tied task yields, OpenMP lets its thread run only the
  * task's own children.

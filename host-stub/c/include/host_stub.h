@@ -653,8 +653,8 @@ typedef struct host_overrides_t {
     // Host to device.
     host_copy_to_hmem_fn copy_to_hmem_iov;
     // Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed
-    // buffer that consists of rows of equal blocks. If it is NULL, the host calls the functions above, with
-    // up to 256 runs at a time.
+    // buffer that consists of rows of equal blocks. If this function is NULL, the host calls the functions
+    // above, with up to 256 runs at a time.
     host_copy_from_strided_fn copy_from_hmem_strided;
     // The same, host to device.
     host_copy_to_strided_fn copy_to_hmem_strided;
@@ -874,9 +874,9 @@ extern "C" {
 // The text of the last error of this thread, valid until its next one; empty if there was none.
 const char *host_error_text(void);
 
-// The version of the library that the program runs with, such as "0.2.0". Compare it with HOST_VERSION, the
-// version of the header that the program was compiled with. The text is static; any thread may call, at any
-// time.
+// The version of the library that the program runs with, such as "0.2.0". A program can compare this
+// version with HOST_VERSION, the version of the header that the program was compiled with. The text is
+// static; any thread may call, at any time.
 const char *host_library_version(void);
 
 // Calls a collective of a communicator, HOST_COLL_*, and waits until it is done. host_calls.h has a documented function for
@@ -899,8 +899,8 @@ int host_coll_start(struct host_comm_t *comm,
                     const struct host_coll_args_t *args,
                     struct host_coll_request_t **request);
 
-// Calls the function that a blocking entry has overridden. Entries call it with their own
-// arguments or with others.
+// Calls the function that a blocking entry has overridden. Entries call this function with their
+// own arguments or with others.
 //
 // # Safety
 // The arguments are valid for the collective.
@@ -1065,11 +1065,11 @@ int crt_wait(struct crt_cond_t *condition);
 // `condition` is a condition.
 int crt_signal(struct crt_cond_t *condition);
 
-// Sets the hooks of the tasking runtime; NULL removes them. Call it before host_init, which provides
-// HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards use the hooks. HOST_ERR_HOOKS,
-// and the earlier hooks stay: a claimed function is missing, a task waits by the present hooks, the
-// hooks only suspend and the job has no progress thread, or host_init has refused the task level
-// because hooks were missing.
+// Sets the hooks of the tasking runtime; NULL removes the hooks. Call this function before
+// host_init, which provides HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards
+// use the hooks. HOST_ERR_HOOKS, and the earlier hooks stay: a claimed function is missing, a task
+// waits by the present hooks, the hooks only suspend and the job has no progress thread, or
+// host_init has refused the task level because hooks were missing.
 //
 // # Safety
 // `hooks` is NULL or a table, whose functions stay callable as long as they are set.
@@ -1080,8 +1080,8 @@ int crt_set_hooks(const struct crt_hooks_t *hooks);
 int crt_refuse_hooks(void);
 
 // Selects whether a blocking call blocks the process, the thread or the task; overrides the
-// environment's OMP_EXTERNAL. Call it before host_init. A later call, or a value other than
-// OMP_EXTERNAL_*, has no effect.
+// environment's OMP_EXTERNAL. Call this function before host_init. A later call, or a value other
+// than OMP_EXTERNAL_*, has no effect.
 void omp_set_external(int mode);
 
 // Returns whether a blocking call blocks the process, the thread or the task: OMP_EXTERNAL_*.
@@ -1097,8 +1097,8 @@ int host_device_count(void);
 // (host_device_ring_create); 4: devices also start operations on host memory.
 int host_device_level(void);
 
-// Allocates memory on a device. Buffers of calls may lie in it until host_device_free. The pointer
-// is a device address: loads and stores of the program's host code must not use it.
+// Allocates memory on a device. Buffers of calls may lie in this memory until host_device_free.
+// The pointer is a device address: loads and stores of the program's host code must not use it.
 //
 // # Safety
 // `memory` is writable.
@@ -1269,9 +1269,9 @@ int host_finalize(void);
 
 // Joins the job in which `host-stub launch`, mpirun or srun started this process, or makes a job of
 // one process, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
-// program must keep to; OMP_EXTERNAL or omp_set_external can make it differ from the requested
-// level. HOST_TASK_MULTIPLE is provided only if a tasking runtime's hooks are set (crt_set_hooks,
-// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE with a warning.
+// program must keep to; OMP_EXTERNAL or omp_set_external can make this level differ from the
+// requested level. HOST_TASK_MULTIPLE is provided only if a tasking runtime's hooks are set
+// (crt_set_hooks, crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE with a warning.
 //
 // # Safety
 // The program keeps to the level provided. `provided` is writable or NULL.
@@ -1300,7 +1300,7 @@ int host_win_hook_register(host_win_hook_fn created,
                            host_win_ended_fn ended,
                            void *param);
 
-// Ends a registration. Windows that were made under it keep the hook's entries.
+// Ends a registration. Windows that were made under the registration keep the hook's entries.
 int host_win_hook_remove(int id);
 
 // Makes an empty set of hints.
@@ -1512,8 +1512,8 @@ int host_win_post(const int *group,
                   uint32_t assertion,
                   struct host_win_t *win);
 
-// Sets `done` to whether the group of host_win_post has completed. If it has, or if the call fails, closes the
-// exposure.
+// Sets `done` to whether the group of host_win_post has completed. If the group has completed, or if the call
+// fails, closes the exposure.
 //
 // # Safety
 // No other thread frees the window meanwhile.

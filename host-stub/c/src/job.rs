@@ -67,9 +67,9 @@ pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
 
 /// Joins the job in which `host-stub launch`, mpirun or srun started this process, or makes a job of
 /// one process, for a thread level HOST_THREAD_*. `provided`, unless NULL, gets the level that the
-/// program must keep to; OMP_EXTERNAL or omp_set_external can make it differ from the requested
-/// level. HOST_TASK_MULTIPLE is provided only if a tasking runtime's hooks are set (crt_set_hooks,
-/// crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE with a warning.
+/// program must keep to; OMP_EXTERNAL or omp_set_external can make this level differ from the
+/// requested level. HOST_TASK_MULTIPLE is provided only if a tasking runtime's hooks are set
+/// (crt_set_hooks, crt_omp_yield_in_waits), else HOST_THREAD_MULTIPLE with a warning.
 ///
 /// # Safety
 /// The program keeps to the level provided. `provided` is writable or NULL.

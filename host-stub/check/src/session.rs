@@ -175,7 +175,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// The buffer's bytes now. Operations on it are complete.
+    /// The buffer's bytes now. Operations on the buffer are complete.
     pub(super) fn bytes(&self, buffer: Buffer) -> Result<Vec<u8>, Failure> {
         let owned = &self.buffers[buffer.0];
         let mut bytes = vec![0; owned.len];

@@ -17,8 +17,8 @@ pub enum Place {
 }
 
 /// Makes this command a job of `ranks` ranks. If a launcher started this process (the local one, or one with PMIx, such as
-/// `mpirun`), it joins that job as a rank. Otherwise it starts `ranks` processes with the same arguments. With `None` the
-/// launcher sets the number of ranks; without a launcher this process is the only rank.
+/// `mpirun`), it joins that job as a rank. Otherwise the command starts `ranks` processes with the same arguments. With
+/// `None` the launcher sets the number of ranks; without a launcher this process is the only rank.
 pub fn place(
     common: &Common,
     ranks: Option<u32>,

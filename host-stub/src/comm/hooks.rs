@@ -31,8 +31,8 @@ pub struct Hooks {
 impl Hooks {
     /// Registers a function that is called with every new communicator and `param`, on every rank
     /// of the communicator. The function may communicate over the communicator with [`Comm::exchange`], in
-    /// the same way on every rank, and override collectives with [`Comm::override_collectives`]. If
-    /// it fails on one rank, the creation fails on all. The hooks that succeeded before are then
+    /// the same way on every rank, and override collectives with [`Comm::override_collectives`]. If a hook
+    /// fails on one rank, the creation fails on all. The hooks that succeeded before are then
     /// undone by their destroy hooks, the last one first. The hook that failed cleans up itself.
     /// The communicator gets back the table that it had before this hook.
     ///

@@ -196,7 +196,8 @@ impl Blocking for Making<'_> {
     }
 }
 
-/// Guards the creation of the world. If it is dropped before a world exists, the next call tries again.
+/// Guards the creation of the world. If the guard is dropped before a world exists, the next call tries
+/// again.
 struct MakingEnds<'a>(&'a Registry);
 
 impl Drop for MakingEnds<'_> {

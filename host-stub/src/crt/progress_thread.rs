@@ -1,6 +1,6 @@
 //! The progress thread (`host_progress_thread`). The thread takes the progress token whenever the token is free and
-//! operations are outstanding. Otherwise it sleeps, and polls from time to time: operations may have been issued, and
-//! peers may need an answer of this process.
+//! operations are outstanding. Otherwise the thread sleeps, and polls from time to time, because operations may have
+//! been issued, and peers may need an answer of this process.
 //!
 //! A wakeup costs more than many operations, so only threads that go to sleep, or that asked to be notified, wake this
 //! thread. A thread that spins for its own operation gets the token, because its completion then need not move from one

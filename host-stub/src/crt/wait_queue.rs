@@ -117,7 +117,8 @@ impl WaitQueue {
         free.then(|| ProgressToken(self))
     }
 
-    /// Takes the token for the progress thread. If it is taken, its release wakes the thread.
+    /// Takes the token for the progress thread. If the token is taken, its release wakes the
+    /// thread.
     pub(crate) fn take_for_progress_thread(&self) -> Option<ProgressToken<'_>> {
         self.try_take().or_else(|| {
             self.missed.store(true, Ordering::Relaxed);

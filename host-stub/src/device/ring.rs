@@ -2,11 +2,11 @@
 //! [`Proxy`](crate::win::Proxy) on the host reads it. `host_xpu_device.h` is the device's side of the same layout; this module
 //! has the same functions for a thread of the host.
 //!
-//! A producer draws a ticket and waits until the answer to the slot's last command was taken. Then it writes its command, and
-//! publishes it by storing the ticket plus one. The proxy begins commands in the order of their tickets. When a command is
-//! complete, the proxy answers it by storing the ticket plus one beside the status. The thread that waits for the ticket takes
-//! the answer, which frees the slot: an answer is never overwritten before it was read. The proxy itself takes the answer of an
-//! untracked command.
+//! A producer draws a ticket and waits until the answer to the slot's last command was taken. Then the producer writes its
+//! command, and publishes it by storing the ticket plus one. The proxy begins commands in the order of their tickets. When a
+//! command is complete, the proxy answers it by storing the ticket plus one beside the status. The thread that waits for the
+//! ticket takes the answer, which frees the slot: an answer is never overwritten before it was read. The proxy itself takes the
+//! answer of an untracked command.
 //!
 //! The host trusts no data that a device may write: it keeps the number of slots and the next ticket itself, and closes a ring
 //! whose slots hold values that no producer writes.

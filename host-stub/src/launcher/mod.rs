@@ -80,8 +80,8 @@ impl LaunchOptions {
 /// The outcome of a job.
 #[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
-    /// The exit code of the job. The code is 0 if every rank ended without an error. Otherwise it is the exit code of the
-    /// rank that failed first, 128 plus the signal that killed that rank, or 128 plus the signal that the launcher
+    /// The exit code of the job. The code is 0 if every rank ended without an error. Otherwise the code is the exit code
+    /// of the rank that failed first, 128 plus the signal that killed that rank, or 128 plus the signal that the launcher
     /// received. The code is 5 if ranks only closed their connections without notice.
     pub code: u8,
     /// A description of the failure.

@@ -133,7 +133,7 @@ impl<T: Pod> Window<T> {
         at.saturating_mul(size_of::<T>())
     }
 
-    /// Runs `body` between two fences. Collective. When it returns, the operations of all ranks are complete, at
+    /// Runs `body` between two fences. Collective. When the call returns, the operations of all ranks are complete, at
     /// origin and target. [`WinError::EpochMisuse`], before anything is done: a thread of this process has an epoch of
     /// this window open; with [`lock`](Self::lock), one that reaches all ranks.
     pub fn fence<'env, R>(
@@ -145,8 +145,8 @@ impl<T: Pod> Window<T> {
         self.scope(Reach::Fence, body, |raw| raw.fence(Assertion::NOSUCCEED))
     }
 
-    /// Runs `body` with the lock of one rank, whose memory it may access. When it returns, the operations are
-    /// complete, at origin and target.
+    /// Runs `body` with the lock of one rank, whose memory `body` may access. When the call returns, the
+    /// operations are complete, at origin and target.
     pub fn lock<'env, R>(
         &'env self,
         kind: LockKind,
@@ -158,8 +158,8 @@ impl<T: Pod> Window<T> {
         self.scope(Reach::One(rank), body, |raw| raw.unlock(rank))
     }
 
-    /// Runs `body` with the shared locks of all ranks. When it returns, the operations are complete, at origin and
-    /// target.
+    /// Runs `body` with the shared locks of all ranks. When the call returns, the operations are complete, at
+    /// origin and target.
     pub fn lock_all<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Epoch<'scope, 'env, T>) -> WinResult<R>,

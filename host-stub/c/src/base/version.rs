@@ -15,9 +15,9 @@ const VERSION: &CStr =
         Err(_) => c"",
     };
 
-/// The version of the library that the program runs with, such as "0.2.0". Compare it with HOST_VERSION, the
-/// version of the header that the program was compiled with. The text is static; any thread may call, at any
-/// time.
+/// The version of the library that the program runs with, such as "0.2.0". A program can compare this
+/// version with HOST_VERSION, the version of the header that the program was compiled with. The text is
+/// static; any thread may call, at any time.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_library_version() -> *const c_char {
     VERSION.as_ptr()

@@ -174,8 +174,8 @@ fn below(
     }
 }
 
-/// Calls the function that a blocking entry has overridden. Entries call it with their own
-/// arguments or with others.
+/// Calls the function that a blocking entry has overridden. Entries call this function with their
+/// own arguments or with others.
 ///
 /// # Safety
 /// The arguments are valid for the collective.

@@ -71,8 +71,8 @@ pub(super) unsafe fn make(
     Ok(())
 }
 
-/// Returns the converted arguments of a creation. If they are wrong, first tells the other ranks of the parent, which wait in
-/// the creation.
+/// Returns the converted arguments of a creation. If arguments are wrong, first tells the other ranks of the parent, which
+/// wait in the creation.
 pub(super) fn or_refuse<T>(call: &'static str, parent: &Comm, given: Result<T>) -> Result<T> {
     if let Err(error) = &given {
         parent.refuse_creation(call, &error.text)?;

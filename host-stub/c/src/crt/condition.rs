@@ -103,11 +103,11 @@ pub unsafe extern "C" fn crt_signal(condition: *mut crt_cond_t) -> c_int {
     guarded(|| Ok(crt::signal(unsafe { cond("crt_signal", condition) }?)?))
 }
 
-/// Sets the hooks of the tasking runtime; NULL removes them. Call it before host_init, which provides
-/// HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards use the hooks. HOST_ERR_HOOKS,
-/// and the earlier hooks stay: a claimed function is missing, a task waits by the present hooks, the
-/// hooks only suspend and the job has no progress thread, or host_init has refused the task level
-/// because hooks were missing.
+/// Sets the hooks of the tasking runtime; NULL removes the hooks. Call this function before
+/// host_init, which provides HOST_TASK_MULTIPLE only if hooks are set. Waits that begin afterwards
+/// use the hooks. HOST_ERR_HOOKS, and the earlier hooks stay: a claimed function is missing, a task
+/// waits by the present hooks, the hooks only suspend and the job has no progress thread, or
+/// host_init has refused the task level because hooks were missing.
 ///
 /// # Safety
 /// `hooks` is NULL or a table, whose functions stay callable as long as they are set.

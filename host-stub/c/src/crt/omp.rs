@@ -12,8 +12,8 @@ pub const OMP_EXTERNAL_THREAD: c_int = 1;
 pub const OMP_EXTERNAL_TASK: c_int = 2;
 
 /// Selects whether a blocking call blocks the process, the thread or the task; overrides the
-/// environment's OMP_EXTERNAL. Call it before host_init. A later call, or a value other than
-/// OMP_EXTERNAL_*, has no effect.
+/// environment's OMP_EXTERNAL. Call this function before host_init. A later call, or a value other
+/// than OMP_EXTERNAL_*, has no effect.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_set_external(mode: c_int) {
     if let Some(mode) = Mode::from_code(mode) {

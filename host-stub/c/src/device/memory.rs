@@ -62,8 +62,8 @@ pub extern "C" fn host_device_level() -> c_int {
     if code < 0 { code } else { level }
 }
 
-/// Allocates memory on a device. Buffers of calls may lie in it until host_device_free. The pointer
-/// is a device address: loads and stores of the program's host code must not use it.
+/// Allocates memory on a device. Buffers of calls may lie in this memory until host_device_free.
+/// The pointer is a device address: loads and stores of the program's host code must not use it.
 ///
 /// # Safety
 /// `memory` is writable.

@@ -129,8 +129,8 @@ pub struct host_overrides_t {
     /// Host to device.
     pub copy_to_hmem_iov: host_copy_to_hmem_fn,
     /// Blocks at regular distances, device to host: called once for a strided buffer, and for an indexed
-    /// buffer that consists of rows of equal blocks. If it is NULL, the host calls the functions above, with
-    /// up to 256 runs at a time.
+    /// buffer that consists of rows of equal blocks. If this function is NULL, the host calls the functions
+    /// above, with up to 256 runs at a time.
     pub copy_from_hmem_strided: host_copy_from_strided_fn,
     /// The same, host to device.
     pub copy_to_hmem_strided: host_copy_to_strided_fn,

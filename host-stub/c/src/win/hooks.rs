@@ -138,7 +138,7 @@ pub unsafe extern "C" fn host_win_hook_register(
     if outcome == 0 { id } else { outcome }
 }
 
-/// Ends a registration. Windows that were made under it keep the hook's entries.
+/// Ends a registration. Windows that were made under the registration keep the hook's entries.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_win_hook_remove(id: c_int) -> c_int {
     guarded(|| {

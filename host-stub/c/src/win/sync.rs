@@ -162,8 +162,8 @@ pub unsafe extern "C" fn host_win_post(
     })
 }
 
-/// Sets `done` to whether the group of host_win_post has completed. If it has, or if the call fails, closes the
-/// exposure.
+/// Sets `done` to whether the group of host_win_post has completed. If the group has completed, or if the call
+/// fails, closes the exposure.
 ///
 /// # Safety
 /// No other thread frees the window meanwhile.

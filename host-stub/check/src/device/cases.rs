@@ -371,7 +371,7 @@ fn who_serves(context: &Context<'_>) -> Outcome {
             true => Duration::from_secs(20),
             false => Duration::from_millis(200),
         };
-        // Only copy functions are called here; they make no progress.
+        // This function calls only copy functions, which make no progress.
         while found != [7; 8] && since.elapsed() < long {
             std::thread::yield_now();
             // SAFETY: the run is this rank's part of the window.

@@ -23,7 +23,8 @@ pub(super) struct Process {
     pub(super) rank: u64,
     pub(super) head: Head,
     pub(super) records: Vec<Record>,
-    /// Whether it closed its transport. Otherwise it was killed, or its trace ended early.
+    /// Whether the process closed its transport. Otherwise the process was killed, or its trace
+    /// ended early.
     pub(super) is_whole: bool,
 }
 

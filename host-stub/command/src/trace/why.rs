@@ -57,7 +57,7 @@ pub(super) struct Waited {
     pub(super) rank: u64,
     /// The call, with the peer if one is known.
     pub(super) place: String,
-    /// Whether it ended; otherwise it took `duration_ns` at least.
+    /// Whether the wait ended; an unfinished wait took `duration_ns` at least.
     pub(super) ended: bool,
     /// The rank that kept it waiting.
     pub(super) blamed: Option<u64>,

@@ -3,8 +3,8 @@
 use std::alloc::{Layout as AllocLayout, alloc, dealloc};
 use std::ptr::NonNull;
 
-/// Zeroed, page-aligned memory, freed on drop. Peers may write it at any time, so no code here
-/// makes a reference to its contents.
+/// Zeroed, page-aligned memory, freed on drop. Peers may write this memory at any time, so no code
+/// here makes a reference to its contents.
 pub struct Pages {
     base: NonNull<u8>,
     layout: AllocLayout,

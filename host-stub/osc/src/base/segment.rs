@@ -52,7 +52,8 @@ pub struct Card {
     pub number: u64,
 }
 
-/// A mapped segment. Dropping it unmaps it here; the memory is freed with its last mapping.
+/// A mapped segment. Dropping the value unmaps the segment here; the memory is freed with its last
+/// mapping.
 pub struct Segment {
     map: MmapRaw,
     /// Open while other processes may still open it, and until all parts are reserved.

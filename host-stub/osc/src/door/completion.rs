@@ -40,7 +40,7 @@ pub struct Completion {
 }
 
 impl Completion {
-    /// Prepares it for a new request. No other thread uses it yet.
+    /// Prepares the completion for a new request. No other thread uses it yet.
     #[inline]
     pub fn renew(&self) {
         self.word.store(NOBODY, Ordering::Relaxed);
@@ -53,8 +53,8 @@ impl Completion {
         self.word.load(Ordering::Acquire) == COMPLETE
     }
 
-    /// Completes the request, and calls its listener. False if it was complete before: a request
-    /// completes once.
+    /// Completes the request, and calls its listener. Returns false if the request was complete
+    /// before, because a request completes once.
     #[inline]
     pub fn complete(&self) -> bool {
         match self.word.swap(COMPLETE, Ordering::AcqRel) {

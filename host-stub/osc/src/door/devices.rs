@@ -23,7 +23,7 @@ pub struct Found {
     pub iface: u32,
     /// Its address there.
     pub address: u64,
-    /// The transport's handle of the buffer; NULL if it has none.
+    /// The transport's handle of the buffer; NULL if the buffer has none.
     pub handle: *mut Handle,
     /// Whether the driver that opens memory of other processes may copy the buffer ([`OpenedMemory`]): the memory belongs to
     /// this driver, and the program set no copy functions.
@@ -42,14 +42,14 @@ pub struct Run {
     pub len: usize,
 }
 
-/// Memory of a device that another process of this node exposes, opened here. Dropping it closes
-/// the memory.
+/// Memory of a device that another process of this node exposes, opened here. Dropping the value
+/// closes the memory.
 pub trait OpenedMemory: Send + Sync {
     /// Its first byte in this process.
     fn base(&self) -> u64;
 
-    /// Copies runs between this memory and the host or a device. When it returns, the runs are copied and other processes see
-    /// them. The error is a reason as text; some runs may have been copied then.
+    /// Copies runs between this memory and the host or a device. When the call returns, the runs are copied and other
+    /// processes see them. The error is a reason as text; some runs may have been copied then.
     ///
     /// # Safety
     /// Each run is readable and writable memory that the driver reaches.

@@ -38,8 +38,8 @@ pub trait Group: Send + Sync {
         self.allgather(mine).map_err(NotMet::Failed)
     }
 
-    /// Returns the bytes of all members, in the order of their ranks; collective. Makes progress
-    /// while it waits.
+    /// Returns the bytes of all members, in the order of their ranks; collective. The call makes
+    /// progress while it waits.
     fn allgather(&self, mine: &[u8]) -> Result<Vec<Vec<u8>>, String>;
 }
 

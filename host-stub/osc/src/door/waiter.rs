@@ -26,8 +26,8 @@ pub trait Waiter: Send + Sync {
     /// status.
     fn progress(&self) -> i32;
 
-    /// Number of things under way that need progress besides the transport. While it is zero, [`progress`](Self::progress)
-    /// makes the transport's progress only. `None`: it may always make other progress.
+    /// Number of things under way that need progress besides the transport. While the number is zero,
+    /// [`progress`](Self::progress) makes the transport's progress only. `None`: it may always make other progress.
     fn others(&self) -> Option<Arc<AtomicUsize>> {
         None
     }

@@ -25,7 +25,7 @@ const ALIGNMENT: usize = 64;
 struct Chunk {
     registration: Option<Registration>,
     pages: Option<Pages>,
-    /// Whether peers may change it even after the registration has ended.
+    /// Whether peers may change the memory even after the registration has ended.
     stays: AtomicBool,
 }
 
@@ -176,7 +176,7 @@ impl Block {
         }
     }
 
-    /// Peers may change it at any time, so its memory is never freed.
+    /// Peers may change the chunk at any time, so its memory is never freed.
     fn stay(&self) {
         self.chunk.stays.store(true, Ordering::Relaxed);
     }

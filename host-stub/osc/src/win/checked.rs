@@ -1,8 +1,8 @@
 //! The checks that every communication call passes before it goes through the window's table, and the
 //! [`Transfer`] that the checks make of the call's arguments.
 //!
-//! The checks are always inlined into each call. As functions they would pass a place or a transfer through memory,
-//! and this would cost more than a store to shared memory.
+//! The checks are always inlined into each call. A check in a function of its own would get a place or a transfer
+//! through memory, and this would cost more than a store to shared memory.
 
 use std::mem::MaybeUninit;
 

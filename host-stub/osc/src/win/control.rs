@@ -178,8 +178,8 @@ impl Control {
     pub(super) fn word(&self, word: Word) -> &AtomicU64 {
         let index = word.0.min(self.plan.words - 1);
         // SAFETY: the index is inside the block, which is aligned to lines, zeroed and lives as long
-        // as `self`. Peers write it like any shared memory: loads are atomic and see whole words,
-        // which providers write with single stores.
+        // as `self`. Peers write the block like any shared memory: loads are atomic and see whole
+        // words, which providers write with single stores.
         unsafe { AtomicU64::from_ptr(self.base.cast::<u64>().add(index)) }
     }
 

@@ -42,7 +42,7 @@ pub enum CustomOp {
     Combine(u32),
 }
 
-/// Changes bytes in place; returns whether they are to be written.
+/// Changes bytes in place; returns whether the caller must write the bytes.
 pub(super) type Change<'c> = &'c mut dyn FnMut(&mut [u8]) -> WinResult<bool>;
 
 impl CustomOp {

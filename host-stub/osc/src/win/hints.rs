@@ -200,7 +200,7 @@ impl InForce {
     }
 }
 
-/// The hints in force for a window. Only set_info changes them.
+/// The hints in force for a window. Only set_info changes these hints.
 #[derive(Default)]
 pub(super) struct Rules(AtomicU64);
 

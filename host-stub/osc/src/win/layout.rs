@@ -149,9 +149,9 @@ impl Layout {
         })
     }
 
-    /// Runs with their own locations, on the host or on a device, in their order; MPI describes them by absolute addresses
-    /// and MPI_BOTTOM. Only for buffers at the origin of a call, whose pointer is null then. One call of the copy functions
-    /// packs or unpacks up to 256 runs.
+    /// Runs with their own locations, on the host or on a device, in their order; MPI describes such runs by absolute
+    /// addresses and MPI_BOTTOM. Only for buffers at the origin of a call, whose pointer is null then. One call of the copy
+    /// functions packs or unpacks up to 256 runs.
     pub fn absolute(datatype: Datatype, runs: &[Run]) -> WinResult<Layout> {
         crate::door::look_from_now_on();
         let mut segments: Vec<Segment> = Vec::with_capacity(runs.len());

@@ -14,10 +14,10 @@
 //! the master's word excludes an exclusive lock, and so does any value in the target's word. Exclusive locks of several
 //! targets coexist in the master's word.
 //!
-//! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If it held one, it
-//! might wait for a second rank that waits for a third, and block the third from a lock that no rank has. While a rank waits,
-//! shared lockers stand back, so that a stream of them cannot block it. Shared lockers stand back only for
-//! [`LockWords::PATIENCE`]. Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a
+//! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If the waiting rank
+//! held one word, it might wait for a second rank that waits for a third, and block the third from a lock that no rank has.
+//! While a rank waits, shared lockers stand back, so that a stream of them cannot block it. Shared lockers stand back only
+//! for [`LockWords::PATIENCE`]. Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a
 //! shared lock of another could wait behind a rank that waits for it. A call that fails takes back its additions to the
 //! words.
 

@@ -3,8 +3,8 @@
 //!
 //! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. The counters lie beside the words of
 //! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises a counter after
-//! the bytes were written. These calls are not entries of the window's table. So layers do not see them, except transfers of
-//! several pieces, which use the table's put and flush.
+//! the bytes were written. These calls are not entries of the window's table. So layers do not see these calls, except
+//! transfers of several pieces, which use the table's put and flush.
 
 use std::sync::atomic::Ordering;
 
@@ -34,7 +34,7 @@ fn known(call: &'static str, counter: usize) -> WinResult<()> {
 impl Window {
     /// As [`put`](Self::put), and adds one to a counter of the target once all bytes of this put are visible there. The
     /// counter thus says how many puts have arrived whole, and tells nothing of their order. The operation is complete,
-    /// as any put, after a flush or at the end of the epoch; then it is also counted. If it fails, it is not counted.
+    /// as any put, after a flush or at the end of the epoch; then it is also counted. A put that fails is not counted.
     ///
     /// A transfer with gaps, of device memory, or longer than one put of the transport, is completed before this
     /// returns. [`WinError::BadArgument`]: there is no such counter, see [`COUNTERS`].

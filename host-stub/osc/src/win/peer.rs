@@ -24,7 +24,7 @@ pub(super) struct Offer {
     pub(super) unit: u32,
     /// Address of its control block.
     pub(super) control_base: u64,
-    /// Handle of its memory; empty if it has no memory.
+    /// Handle of the peer's memory; empty if the peer has no memory.
     pub(super) handle: Vec<u8>,
     /// Handle of its control block.
     pub(super) control_handle: Vec<u8>,
@@ -154,7 +154,7 @@ pub(super) struct Peer {
     pub(super) takes_no_runs: AtomicBool,
     /// The path of puts and gets to its memory.
     pub(super) reach: Reach,
-    /// Address of its memory here, if it is mapped, whether or not transfers use it.
+    /// Address in this process of the peer's mapped memory, even if no transfer uses the mapping.
     pub(super) mapped: Option<u64>,
     pub(super) handle: HandleCopy,
     control_base: u64,

@@ -32,7 +32,8 @@ pub struct Window {
     pub(super) table_name: &'static str,
     pub(super) direct: Direct,
     pub(super) layers: Layers,
-    // Boxed: callbacks hold addresses of counts in it, and the window itself may be moved.
+    // Boxed, because callbacks hold addresses of counts in this structure, and the window itself
+    // may be moved.
     pub(super) parts: ManuallyDrop<Box<Parts>>,
     /// Whether the window still has its parts.
     pub(super) whole: bool,
@@ -61,8 +62,8 @@ impl Window {
         self.link.size
     }
 
-    /// The first byte of this rank's memory; null in a dynamic window. Reading and writing it
-    /// follows MPI's rules for local access in the open epoch.
+    /// The first byte of this rank's memory; null in a dynamic window. Reads and writes of this
+    /// memory follow MPI's rules for local access in the open epoch.
     pub fn base(&self) -> *mut u8 {
         self.parts.exposed.base
     }

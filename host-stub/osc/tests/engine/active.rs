@@ -72,7 +72,7 @@ fn complete_does_not_wait_for_targets() {
     });
 }
 
-/// Complete waits for what it fetches.
+/// The call complete waits for the values that it fetches.
 #[test]
 fn complete_waits_for_fetched_bytes() {
     on_ranks(2, |rank| {

@@ -32,7 +32,8 @@ fn addresses(rank: &Rank, mine: u64) -> Vec<u64> {
     words.map(u64::from_ne_bytes).collect()
 }
 
-/// If targets check keys, a put or get is one operation. If they do not, or not for this length, the version is read before.
+/// If targets check keys, a put or get is one operation. If targets do not check keys, or not for this length, the origin
+/// reads the version before.
 #[test]
 fn puts_and_gets_that_targets_check_ask_for_nothing() {
     const BYTES: usize = LONGEST as usize + 1;
@@ -166,7 +167,7 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
                     slots.change(&window);
                 }
                 rank.allgather(&[]).unwrap();
-                // Even rounds put to one rank, odd rounds read it there.
+                // Even rounds put to one rank, odd rounds read the value there.
                 let to = other(round / 2);
                 for slot in 0..Slots::COUNT {
                     let target = at(to, word(to, slot), &layout);
@@ -412,8 +413,8 @@ fn an_epoch_of_64_puts_reads_once_what_is_attached() {
     });
 }
 
-/// Memory that is attached again has another key. Its owner may attach it again when it knows, by any means, that the
-/// operations are complete, while the origin stays in its epoch.
+/// Memory that is attached again has another key. The owner of memory may attach it again when the owner knows, by
+/// any means, that the operations are complete, while the origin stays in its epoch.
 #[test]
 fn memory_that_is_attached_again_is_found() {
     for (carried, seed) in ALL.iter().flat_map(|c| (1..=4).map(move |seed| (*c, seed))) {

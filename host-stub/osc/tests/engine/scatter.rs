@@ -1,4 +1,5 @@
-//! Puts and gets of many small runs: how many commands they are, what they leave and bring, and where each run goes by itself.
+//! Puts and gets of many small runs: the number of their commands, the bytes that they write and read, and the cases in which
+//! each run is one operation.
 
 use std::sync::atomic::Ordering;
 
@@ -164,7 +165,7 @@ fn a_long_run_behind_short_ones_goes_by_itself() {
                 displacement,
                 length,
             };
-            // At unequal distances, so that they are many runs.
+            // The elements have unequal distances, so that they are many runs.
             let mut blocks: Vec<Block> = (0..SHORT).map(|i| block(i * i, 1)).collect();
             blocks.push(block(END, LONG));
             let apart = Layout::indexed(Datatype::Uint64, &blocks).unwrap();

@@ -24,7 +24,7 @@ const MOST_OPEN: usize = 256;
 const STILL: u64 = 1_000_000_000;
 /// Maximum traces of one process with the same name, such as traces of several jobs.
 const MOST_FILES: u32 = 64;
-/// An open trace. Dropping it writes the remaining records.
+/// An open trace. Dropping the trace writes the remaining records.
 pub(crate) struct TraceFile {
     shared: Arc<Shared>,
     writer: Option<JoinHandle<()>>,
@@ -39,7 +39,7 @@ struct Shared {
 }
 
 struct Buffer {
-    /// At most [`CAPACITY`] records. Memory for them is reserved from the beginning.
+    /// At most [`CAPACITY`] records. Memory for all records is reserved from the beginning.
     records: Vec<[u8; RECORD]>,
     lost: u64,
     ends: bool,
@@ -88,8 +88,9 @@ impl TraceFile {
         })
     }
 
-    /// Records the beginning of an interval, or new data of it. While it continues, it is recorded once per [`STILL`], so
-    /// that the trace of a process that hangs and is killed shows where it hung. [`add`](Self::add) ends it.
+    /// Records the beginning of an interval, or new data of it. While an interval continues, it is recorded once per
+    /// [`STILL`], so that the trace of a process that hangs and is killed shows where it hung. [`add`](Self::add) ends
+    /// it.
     pub(crate) fn begin(&self, record: &Record) {
         if !self.shared.is_on.load(Ordering::Relaxed) {
             return;

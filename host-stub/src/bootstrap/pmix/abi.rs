@@ -1,8 +1,8 @@
 //! The part of PMIx's binary interface that a client needs, mirrored.
 //!
 //! This file relies on the client functions of the PMIx standard, unchanged since its version 2, as
-//! OpenPMIx 3, 4 and 5 export them under the soname `libpmix.so.2`. From version 4 it relies on gets
-//! that can bypass cached values. A test below compares layouts and numbers with the installed
+//! OpenPMIx 3, 4 and 5 export them under the soname `libpmix.so.2`. From version 4 the client relies
+//! on gets that can bypass cached values. A test below compares layouts and numbers with the installed
 //! `pmix_common.h`; those of 4.2.2 and 5.0.7 agree with this file. Values that the library returns are
 //! made with `malloc`: the headers' own release macros call `free`.
 

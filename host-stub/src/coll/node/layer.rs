@@ -51,9 +51,9 @@ fn destroyed(comm: &Comm, _: &()) -> Result<(), HookError> {
     Ok(())
 }
 
-/// Runs a collective in shared memory. If it is too long for a slot, runs the entry of the table
-/// below. All ranks make the same choice, because it depends only on values that are equal on all
-/// ranks.
+/// Runs a collective in shared memory. If the payload is too long for a slot, runs the entry of the
+/// table below. All ranks make the same choice, because it depends only on values that are equal on
+/// all ranks.
 ///
 /// # Safety
 /// The arguments were checked, and their buffers are valid.

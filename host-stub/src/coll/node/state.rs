@@ -213,7 +213,8 @@ impl<'a> Steps<'a> {
             match self.comm.job().runtime().engine().wait(&come) {
                 Ok(()) => return Ok(()),
                 Err(Some(error)) => return Err(error),
-                // The transport failed. Shared memory works without it while the ranks live.
+                // The transport failed. Shared memory works without the transport while the ranks
+                // live.
                 Err(None) => std::thread::yield_now(),
             }
         }

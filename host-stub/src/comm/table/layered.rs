@@ -9,10 +9,10 @@ use crate::schedule::Scope;
 
 /// A collective that a layer runs itself.
 pub trait Pending: Send {
-    /// Makes progress, and returns whether the collective is complete. After it returns true or an error, it is not called
-    /// again. Any thread that makes progress may call it, so it must not wait. Freeing the communicator calls it until it
-    /// is complete. So a collective that waits for a dead rank, or in a failed communicator, must end with an error, like
-    /// the host's requests.
+    /// Makes progress, and returns whether the collective is complete. The host does not call this function again after it
+    /// has returned true or an error. Any thread that makes progress may call it, so it must not wait. Freeing the
+    /// communicator calls it until it is complete. So a collective that waits for a dead rank, or in a failed
+    /// communicator, must end with an error, like the host's requests.
     fn test(&mut self) -> CommResult<bool>;
 }
 

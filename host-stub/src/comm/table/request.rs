@@ -14,7 +14,7 @@ enum Work {
 }
 
 /// A collective in progress. The collective's buffers belong to it until [`test`](Self::test) or
-/// [`wait`](Self::wait) returns that it is complete. Dropping it waits.
+/// [`wait`](Self::wait) returns that it is complete. Dropping the request waits.
 #[must_use = "a request that is dropped at once waits for its collective"]
 pub struct CollRequest {
     comm: Comm,

@@ -52,7 +52,8 @@ fn all_or_nothing(transfer: &Transfer<'_>, made: usize) -> WinResult<bool> {
     }
 }
 
-/// An accumulate whose results lie in several places. Complete when it returns.
+/// An accumulate whose results lie in several places. The accumulate is complete when the call
+/// returns.
 #[cold]
 unsafe fn to_several_places(
     window: &Window,

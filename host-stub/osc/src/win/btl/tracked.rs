@@ -1,4 +1,5 @@
-//! Tracked operations: counted before they are issued, finished by their callback. Flushes and requests wait for them.
+//! Tracked operations: counted before they are issued, finished by their callback. Flushes and requests wait for
+//! tracked operations.
 
 use std::ffi::c_void;
 use std::sync::Arc;

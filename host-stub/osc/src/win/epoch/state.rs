@@ -27,7 +27,7 @@ bitflags! {
 pub enum LockKind {
     /// Several ranks may hold it at the same time.
     Shared,
-    /// One rank alone holds it.
+    /// One rank alone holds the lock.
     Exclusive,
 }
 

@@ -38,8 +38,8 @@ pub(in crate::win) fn issue_unasked(
 
 /// An operation under way. The operation is complete, at the origin and at the target, when
 /// [`test`](Self::test) or [`wait`](Self::wait) returns so; until then its buffers belong to it.
-/// Dropping it waits, on any thread; afterwards the buffers belong to the program again. If the
-/// operation failed, the next flush of the target reports it.
+/// Dropping the request waits, on any thread; afterwards the buffers belong to the program again.
+/// If the operation failed, the next flush of the target reports it.
 #[must_use = "a request that is dropped at once waits for its operation"]
 pub struct Request<'w> {
     window: &'w Window,

@@ -156,7 +156,7 @@ pub(super) fn sync(window: &Window) -> WinResult<()> {
 }
 
 pub(super) fn free(window: &Window) -> WinResult<()> {
-    // After it no rank's operation reaches this rank's memory. Each rank then drops its own
-    // mapping.
+    // After this barrier no rank's operation reaches this rank's memory. Each rank then drops its
+    // own mapping.
     barrier(window, "free")
 }

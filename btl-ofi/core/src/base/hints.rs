@@ -50,9 +50,8 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
     way == PROVIDER || way == NO_CALLBACK
 }
 
-/// Defines an entry `$name` of a door's table, in three or four functions. The door writes `$slow` beside them. All
-/// functions have the same arguments in the same order, so that the compiler turns a call of the next function into a jump
-/// (a tail call):
+/// Defines an entry `$name` of a door's table, in four or five functions. All functions have the same arguments in the same
+/// order, so that the compiler turns a call of the next function into a jump (a tail call):
 /// - `$name` with `$way` [`PROVIDER`] only calls `$route`, a method of [`Endpoint`](crate::Endpoint), and then jumps to
 ///   `$direct` or `$other`. `$route` says whether the provider serves the endpoint. `$name` does nothing else, so it saves
 ///   no register. `$name` calls a function pointer, because the compiler turns only one call of a function
@@ -62,7 +61,7 @@ pub(crate) const fn is_by_provider(way: Way) -> bool {
 /// - `$no_callback` is optional. This function takes the place of `$direct` for requests whose `$callback` is NULL. The
 ///   function is `$quick` with [`NO_CALLBACK`], and jumps to `$direct` if `$quick` returned `None`. Such a request has
 ///   fewer registers to save;
-/// - `$slow` serves everything else, after `$quick` returned `None` before any side effect.
+/// - `$slow` is `$general`, which serves everything else, after `$quick` returned `None` before any side effect.
 ///
 /// The constant `T` says whether calls may overlap. A door's table has the functions for its threading.
 #[doc(hidden)]
@@ -71,7 +70,7 @@ macro_rules! quick_entry {
     (
         $name:ident, $direct:ident, $other:ident, $slow:ident, $route:ident, $($no_callback:ident for no $callback:ident,)?
         ($module:ident: $module_type:ty, $endpoint:ident: $endpoint_type:ty, $($arg:ident: $type:ty),* $(,)?),
-        $way:ident, $quick:block -> $result:ty
+        $way:ident, $quick:block else $general:block -> $result:ty
     ) => {
         pub(super) unsafe extern "C" fn $name<const T: bool, const $way: $crate::hints::Way>(
             $module: $module_type,
@@ -110,6 +109,9 @@ macro_rules! quick_entry {
             // nothing.
             unsafe { next($module, $endpoint, $($arg),*) }
         }
+
+        #[inline(never)]
+        unsafe extern "C" fn $slow($module: $module_type, $endpoint: $endpoint_type, $($arg: $type),*) -> $result $general
 
         $crate::quick_entry! {
             @no_callback ($($no_callback)?), $endpoint, $crate::hints::NO_CALLBACK, $direct::<T>,

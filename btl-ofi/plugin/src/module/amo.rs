@@ -41,43 +41,27 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
+    } else {
+        use_argument(order);
+        guarded("atomic_op", || {
+            // SAFETY: the host passes NULL or live objects of this module.
+            let (module, peer, remote, op, flags) = need!(
+                unsafe { module_ref(module) },
+                peer(endpoint),
+                unsafe { remote(remote_handle) },
+                BtlAtomicOp::try_from(op).ok(),
+                OpFlags::from_bits(flags)
+            );
+            let completion = completion(callback, context, data);
+            // SAFETY: the host keeps the endpoint live until completion.
+            unsafe {
+                let op = Op::word((op, flags), (remote, remote_address), operand, None);
+                module
+                    .transport
+                    .submit(peer, &op.with_completion(completion))
+            }
+        })
     } -> Status
-}
-
-/// Slow path: serves every atomic_op.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_op(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    remote_address: u64,
-    remote_handle: *const Handle,
-    op: u32,
-    operand: u64,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    use_argument(order);
-    guarded("atomic_op", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, op, flags) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            BtlAtomicOp::try_from(op).ok(),
-            OpFlags::from_bits(flags)
-        );
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live until completion.
-        unsafe {
-            let op = Op::word((op, flags), (remote, remote_address), operand, None);
-            module
-                .transport
-                .submit(peer, &op.with_completion(completion))
-        }
-    })
 }
 
 quick_entry! {
@@ -117,47 +101,29 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
+    } else {
+        use_argument(order);
+        guarded("atomic_fop", || {
+            // SAFETY: the host passes NULL or live objects of this module.
+            let (module, peer, remote, local, op, flags) = need!(
+                unsafe { module_ref(module) },
+                peer(endpoint),
+                unsafe { remote(remote_handle) },
+                NonNull::new(local_address),
+                BtlAtomicOp::try_from(op).ok(),
+                OpFlags::from_bits(flags)
+            );
+            let completion = completion(callback, context, data);
+            // SAFETY: the host keeps the endpoint live and the result writable until completion.
+            unsafe {
+                let result = Some((local.as_ptr(), local_handle));
+                let op = Op::word((op, flags), (remote, remote_address), operand, result);
+                module
+                    .transport
+                    .submit(peer, &op.with_completion(completion))
+            }
+        })
     } -> Status
-}
-
-/// Slow path: serves every atomic_fop.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_fop(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    op: u32,
-    operand: u64,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    use_argument(order);
-    guarded("atomic_fop", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, local, op, flags) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            NonNull::new(local_address),
-            BtlAtomicOp::try_from(op).ok(),
-            OpFlags::from_bits(flags)
-        );
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live and the result writable until completion.
-        unsafe {
-            let result = Some((local.as_ptr(), local_handle));
-            let op = Op::word((op, flags), (remote, remote_address), operand, result);
-            module
-                .transport
-                .submit(peer, &op.with_completion(completion))
-        }
-    })
 }
 
 quick_entry! {
@@ -197,44 +163,26 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
+    } else {
+        use_argument(order);
+        guarded("atomic_cswap", || {
+            // SAFETY: the host passes NULL or live objects of this module.
+            let (module, peer, remote, local, flags) = need!(
+                unsafe { module_ref(module) },
+                peer(endpoint),
+                unsafe { remote(remote_handle) },
+                NonNull::new(local_address),
+                OpFlags::from_bits(flags)
+            );
+            let completion = completion(callback, context, data);
+            // SAFETY: the host keeps the endpoint live and the result writable until completion.
+            unsafe {
+                let (target, result) = ((remote, remote_address), (local.as_ptr(), local_handle));
+                let op = Op::swap_word(flags, target, (compare, value), result);
+                module
+                    .transport
+                    .submit(peer, &op.with_completion(completion))
+            }
+        })
     } -> Status
-}
-
-/// Slow path: serves every atomic_cswap.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_cswap(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    compare: u64,
-    value: u64,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    use_argument(order);
-    guarded("atomic_cswap", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, local, flags) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            NonNull::new(local_address),
-            OpFlags::from_bits(flags)
-        );
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live and the result writable until completion.
-        unsafe {
-            let (target, result) = ((remote, remote_address), (local.as_ptr(), local_handle));
-            let op = Op::swap_word(flags, target, (compare, value), result);
-            module
-                .transport
-                .submit(peer, &op.with_completion(completion))
-        }
-    })
 }

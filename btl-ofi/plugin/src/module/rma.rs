@@ -10,160 +10,72 @@ use transport::hints::{OTHER, branch, late_success, quick_entry};
 use super::{completion, module_ref, peer, remote};
 use crate::guard::{guarded, need, use_argument};
 
-quick_entry! {
-    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, put_no_callback for no callback,
-    (
-        module: *mut Module,
-        endpoint: *mut Endpoint,
-        local_address: *mut c_void,
-        remote_address: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
-        size: usize,
-        flags: u32,
-        order: i32,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
-    ),
-    WAY, {
-        branch();
-        if !local_handle.is_null() {
-            return None;
+/// Defines the functions of put, or of get, which differ in the direction alone.
+macro_rules! transfer {
+    ($name:ident, $direct:ident, $other:ident, $slow:ident, $no_callback:ident, $is_put:literal) => {
+        quick_entry! {
+            $name, $direct, $other, $slow, sends_transfers_by_fabric, $no_callback for no callback,
+            (
+                module: *mut Module,
+                endpoint: *mut Endpoint,
+                local_address: *mut c_void,
+                remote_address: u64,
+                local_handle: *mut Handle,
+                remote_handle: *const Handle,
+                size: usize,
+                flags: u32,
+                order: i32,
+                callback: Option<CompletionFn>,
+                context: *mut c_void,
+                data: *mut c_void,
+            ),
+            WAY, {
+                branch();
+                if !local_handle.is_null() {
+                    return None;
+                }
+                // Targets check messages anyway, and no host sets flags in a table without messages.
+                if WAY == OTHER {
+                    branch();
+                    if flags != 0 {
+                        return None;
+                    }
+                }
+                // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
+                // `T` is that of the module's table.
+                unsafe {
+                    let (module, peer, remote) =
+                        (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+                    module.transport.try_transfer::<T, WAY, $is_put>(
+                        peer,
+                        local_address,
+                        remote_address,
+                        remote,
+                        size,
+                        completion(callback, context, data),
+                    ).map(late_success)
+                }
+            } else {
+                use_argument(order);
+                guarded(stringify!($name), || {
+                    // SAFETY: the host passes NULL or live objects of this module.
+                    let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
+                        remote(remote_handle)
+                    });
+                    let completion = completion(callback, context, data);
+                    // SAFETY: the host keeps the endpoint live and the buffer until completion.
+                    unsafe {
+                        let flags = TransferFlags::from_bits_retain(flags);
+                        let op = Op::$name(remote, remote_address, (local_address, local_handle), size);
+                        module
+                            .transport
+                            .submit(peer, &op.with_flags(flags).with_completion(completion))
+                    }
+                })
+            } -> Status
         }
-        // Targets check messages anyway, and no host sets flags in a table without messages.
-        if WAY == OTHER {
-            branch();
-            if flags != 0 {
-                return None;
-            }
-        }
-        // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
-        // `T` is that of the module's table.
-        unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_transfer::<T, WAY, true>(
-                peer,
-                local_address,
-                remote_address,
-                remote,
-                size,
-                completion(callback, context, data),
-            ).map(late_success)
-        }
-    } -> Status
+    };
 }
 
-/// Slow path: serves every put.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_put(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    use_argument(order);
-    guarded("put", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
-            remote(remote_handle)
-        });
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live and the buffer readable until completion.
-        unsafe {
-            let flags = TransferFlags::from_bits_retain(flags);
-            let op = Op::put(remote, remote_address, (local_address, local_handle), size);
-            module
-                .transport
-                .submit(peer, &op.with_flags(flags).with_completion(completion))
-        }
-    })
-}
-
-quick_entry! {
-    get, direct_get, other_get, slow_get, sends_transfers_by_fabric, get_no_callback for no callback,
-    (
-        module: *mut Module,
-        endpoint: *mut Endpoint,
-        local_address: *mut c_void,
-        remote_address: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
-        size: usize,
-        flags: u32,
-        order: i32,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
-    ),
-    WAY, {
-        branch();
-        if !local_handle.is_null() {
-            return None;
-        }
-        // Targets check messages anyway, and no host sets flags in a table without messages.
-        if WAY == OTHER {
-            branch();
-            if flags != 0 {
-                return None;
-            }
-        }
-        // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
-        // `T` is that of the module's table.
-        unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
-            module.transport.try_transfer::<T, WAY, false>(
-                peer,
-                local_address,
-                remote_address,
-                remote,
-                size,
-                completion(callback, context, data),
-            ).map(late_success)
-        }
-    } -> Status
-}
-
-/// Slow path: serves every get.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_get(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    flags: u32,
-    order: i32,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    use_argument(order);
-    guarded("get", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
-            remote(remote_handle)
-        });
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live and the buffer writable until completion.
-        unsafe {
-            let flags = TransferFlags::from_bits_retain(flags);
-            let op = Op::get(remote, remote_address, (local_address, local_handle), size);
-            module
-                .transport
-                .submit(peer, &op.with_flags(flags).with_completion(completion))
-        }
-    })
-}
+transfer! { put, direct_put, other_put, slow_put, put_no_callback, true }
+transfer! { get, direct_get, other_get, slow_get, get_no_callback, false }

@@ -70,48 +70,31 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
+    } else {
+        guarded("atomic_opv", || {
+            // SAFETY: the host passes NULL or live objects of this module.
+            let (module, peer, remote, datatype, op) = need!(
+                unsafe { module_ref(module) },
+                peer(endpoint),
+                unsafe { remote(remote_handle) },
+                Datatype::try_from(datatype).ok(),
+                AtomicOp::try_from(op).ok()
+            );
+            if local_address.is_null() && count > 0 {
+                return Status::BAD_PARAM;
+            }
+            let completion = completion(callback, context, data);
+            // SAFETY: the host keeps the endpoint live and the operands readable until completion.
+            unsafe {
+                let (what, target) = ((AtomicKind::Update, datatype, op), (remote, remote_address));
+                let operands = (local_address.cast_mut(), local_handle);
+                let op = Op::atomic(what, target, count, operands, None);
+                module
+                    .transport
+                    .submit(peer, &op.with_completion(completion))
+            }
+        })
     } -> Status
-}
-
-/// Slow path: serves every atomic_opv.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_opv(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    op: u32,
-    count: usize,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_opv", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, datatype, op) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            Datatype::try_from(datatype).ok(),
-            AtomicOp::try_from(op).ok()
-        );
-        if local_address.is_null() && count > 0 {
-            return Status::BAD_PARAM;
-        }
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live and the operands readable until completion.
-        unsafe {
-            let (what, target) = ((AtomicKind::Update, datatype, op), (remote, remote_address));
-            let operands = (local_address.cast_mut(), local_handle);
-            let op = Op::atomic(what, target, count, operands, None);
-            module
-                .transport
-                .submit(peer, &op.with_completion(completion))
-        }
-    })
 }
 
 quick_entry! {
@@ -157,51 +140,32 @@ quick_entry! {
                 completion(callback, context, data),
             )
         }
+    } else {
+        guarded("atomic_fopv", || {
+            // SAFETY: the host passes NULL or live objects of this module.
+            let (module, peer, remote, datatype, op) = need!(
+                unsafe { module_ref(module) },
+                peer(endpoint),
+                unsafe { remote(remote_handle) },
+                Datatype::try_from(datatype).ok(),
+                AtomicOp::try_from(op).ok()
+            );
+            if result_address.is_null() && count > 0 {
+                return Status::BAD_PARAM;
+            }
+            let completion = completion(callback, context, data);
+            // SAFETY: the host keeps the endpoint live, the operands readable and the result writable until completion.
+            unsafe {
+                let (what, target) = ((AtomicKind::Fetch, datatype, op), (remote, remote_address));
+                let operands = (local_address.cast_mut(), local_handle);
+                let results = (result_address, result_handle);
+                let op = Op::atomic(what, target, count, operands, Some(results));
+                module
+                    .transport
+                    .submit(peer, &op.with_completion(completion))
+            }
+        })
     } -> Status
-}
-
-/// Slow path: serves every atomic_fopv.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_atomic_fopv(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local_address: *const c_void,
-    result_address: *mut c_void,
-    remote_address: u64,
-    local_handle: *mut Handle,
-    result_handle: *mut Handle,
-    remote_handle: *const Handle,
-    datatype: u32,
-    op: u32,
-    count: usize,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    guarded("atomic_fopv", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, datatype, op) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            Datatype::try_from(datatype).ok(),
-            AtomicOp::try_from(op).ok()
-        );
-        if result_address.is_null() && count > 0 {
-            return Status::BAD_PARAM;
-        }
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live, the operands readable and the result writable until completion.
-        unsafe {
-            let (what, target) = ((AtomicKind::Fetch, datatype, op), (remote, remote_address));
-            let operands = (local_address.cast_mut(), local_handle);
-            let results = (result_address, result_handle);
-            let op = Op::atomic(what, target, count, operands, Some(results));
-            module
-                .transport
-                .submit(peer, &op.with_completion(completion))
-        }
-    })
 }
 
 pub(super) unsafe extern "C" fn atomic_cswapv(

@@ -13,155 +13,71 @@ use crate::btl::module::Module;
 use crate::btl::transfers::{Kind, Transfer};
 use crate::guard::{guarded, use_argument};
 
-quick_entry! {
-    put, direct_put, other_put, slow_put, sends_transfers_by_fabric, put_no_callback for no callback,
-    (
-    btl: Btl,
-    endpoint: BtlEndpoint,
-    local: *mut c_void,
-    remote: u64,
-    local_handle: BtlHandle,
-    remote_handle: BtlHandle,
-    size: usize,
-    flags: c_int,
-    order: c_int,
-    callback: BtlCallback,
-    context: *mut c_void,
-    data: *mut c_void,
-    ),
-    WAY, {
-        branch();
-        if !local_handle.is_null() {
-            return None;
+/// Defines the functions of put, or of get, which differ in the direction alone. osc/rdma gets nothing without a callback.
+macro_rules! transfer {
+    ($name:ident, $direct:ident, $other:ident, $slow:ident, $kind:ident, $is_put:literal $(, $no_callback:ident)?) => {
+        quick_entry! {
+            $name, $direct, $other, $slow, sends_transfers_by_fabric, $($no_callback for no callback,)?
+            (
+            btl: Btl,
+            endpoint: BtlEndpoint,
+            local: *mut c_void,
+            remote: u64,
+            local_handle: BtlHandle,
+            remote_handle: BtlHandle,
+            size: usize,
+            flags: c_int,
+            order: c_int,
+            callback: BtlCallback,
+            context: *mut c_void,
+            data: *mut c_void,
+            ),
+            WAY, {
+                branch();
+                if !local_handle.is_null() {
+                    return None;
+                }
+                // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
+                // that stay valid until completion; `T` is that of the module's table.
+                let (call, status) = unsafe {
+                    let call = Call::new(btl, endpoint, remote_handle)?;
+                    let status = call.module.transport().try_transfer::<T, WAY, $is_put>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
+                    (call, status?)
+                };
+                Some(if status == Status::SUCCESS { 0 } else if WAY == NO_CALLBACK { refused(call.module, call.endpoint, stringify!($name), status) } else {
+                    let transfer = Transfer { kind: Kind::$kind, local, local_handle, remote, handle: *call.handle, size, done: completion(callback, context, data) };
+                    kept::settle(&call, status, &transfer)
+                })
+            } else {
+                use_argument((flags, order));
+                operation(stringify!($name), btl, || {
+                    // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
+                    let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
+                        return Err(Status::BAD_PARAM);
+                    };
+                    let transfer = Transfer {
+                        kind: Kind::$kind,
+                        local,
+                        local_handle,
+                        remote,
+                        handle: *call.handle,
+                        size,
+                        done: completion(callback, context, data),
+                    };
+                    // SAFETY: osc/rdma keeps `size` bytes at `local`, readable and unchanged for a put, writable and unused for a get, until completion.
+                    let status = unsafe { call.submit(&transfer.op()) };
+                    Ok(match status {
+                        Status::SUCCESS => 0,
+                        status => kept::settle(&call, status, &transfer),
+                    })
+                })
+            } -> c_int
         }
-        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
-        // that stay valid until completion; `T` is that of the module's table.
-        let (call, status) = unsafe {
-            let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_transfer::<T, WAY, true>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
-            (call, status?)
-        };
-        Some(if status == Status::SUCCESS { 0 } else if WAY == NO_CALLBACK { refused(call.module, call.endpoint, "put", status) } else {
-            let transfer = Transfer { kind: Kind::Put, local, local_handle, remote, handle: *call.handle, size, done: completion(callback, context, data) };
-            kept::settle(&call, status, &transfer)
-        })
-    } -> c_int
+    };
 }
 
-/// Writes to a peer, on any path.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_put(
-    btl: Btl,
-    endpoint: BtlEndpoint,
-    local: *mut c_void,
-    remote: u64,
-    local_handle: BtlHandle,
-    remote_handle: BtlHandle,
-    size: usize,
-    flags: c_int,
-    order: c_int,
-    callback: BtlCallback,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> c_int {
-    use_argument((flags, order));
-    operation("put", btl, || {
-        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Err(Status::BAD_PARAM);
-        };
-        let transfer = Transfer {
-            kind: Kind::Put,
-            local,
-            local_handle,
-            remote,
-            handle: *call.handle,
-            size,
-            done: completion(callback, context, data),
-        };
-        // SAFETY: osc/rdma keeps `size` bytes at `local` readable and unchanged until completion.
-        let status = unsafe { call.submit(&transfer.op()) };
-        Ok(match status {
-            Status::SUCCESS => 0,
-            status => kept::settle(&call, status, &transfer),
-        })
-    })
-}
-
-quick_entry! {
-    get, direct_get, other_get, slow_get, sends_transfers_by_fabric,
-    (
-    btl: Btl,
-    endpoint: BtlEndpoint,
-    local: *mut c_void,
-    remote: u64,
-    local_handle: BtlHandle,
-    remote_handle: BtlHandle,
-    size: usize,
-    flags: c_int,
-    order: c_int,
-    callback: BtlCallback,
-    context: *mut c_void,
-    data: *mut c_void,
-    ),
-    WAY, {
-        branch();
-        if !local_handle.is_null() {
-            return None;
-        }
-        // SAFETY: Open MPI passes NULL or live pointers from this module, a readable copy of the peer's handle, and buffers
-        // that stay valid until completion; `T` is that of the module's table.
-        let (call, status) = unsafe {
-            let call = Call::new(btl, endpoint, remote_handle)?;
-            let status = call.module.transport().try_transfer::<T, WAY, false>(call.endpoint, local, remote, call.handle, size, completion(callback, context, data));
-            (call, status?)
-        };
-        Some(if status == Status::SUCCESS { 0 } else {
-            let transfer = Transfer { kind: Kind::Get, local, local_handle, remote, handle: *call.handle, size, done: completion(callback, context, data) };
-            kept::settle(&call, status, &transfer)
-        })
-    } -> c_int
-}
-
-/// Reads from a peer, on any path.
-#[inline(never)]
-pub(super) unsafe extern "C" fn slow_get(
-    btl: Btl,
-    endpoint: BtlEndpoint,
-    local: *mut c_void,
-    remote: u64,
-    local_handle: BtlHandle,
-    remote_handle: BtlHandle,
-    size: usize,
-    flags: c_int,
-    order: c_int,
-    callback: BtlCallback,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> c_int {
-    use_argument((flags, order));
-    operation("get", btl, || {
-        // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
-        let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-            return Err(Status::BAD_PARAM);
-        };
-        let transfer = Transfer {
-            kind: Kind::Get,
-            local,
-            local_handle,
-            remote,
-            handle: *call.handle,
-            size,
-            done: completion(callback, context, data),
-        };
-        // SAFETY: osc/rdma keeps `size` bytes at `local` writable, and does not use them, until completion.
-        let status = unsafe { call.submit(&transfer.op()) };
-        Ok(match status {
-            Status::SUCCESS => 0,
-            status => kept::settle(&call, status, &transfer),
-        })
-    })
-}
+transfer! { put, direct_put, other_put, slow_put, Put, true, put_no_callback }
+transfer! { get, direct_get, other_get, slow_get, Get, false }
 
 /// Waits until every earlier operation of this thread to one peer, or to all peers with NULL, is complete.
 pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int {

@@ -7,7 +7,7 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use host_stub::job::{Job, JobOptions};
-use host_stub::loader::{EndpointRef, Transport};
+use host_stub::loader::{EndpointRef, Transport, UNREPORTED};
 use host_stub::win::{
     Assertion, Datatype, Info, Layout, Op, TableChoice, Target, WinError, Window,
 };
@@ -186,8 +186,8 @@ impl Rank {
         let handle = self.handle.as_ptr().cast::<Handle>();
         let callback: Option<CompletionFn> = if kind % 2 == 1 { Some(done) } else { None };
         let context = (&raw const self.done).cast_mut().cast::<c_void>();
-        let (t, none) = (&self.transport, null_mut::<Handle>());
-        let (peer, remote) = (self.peer, self.remote);
+        let report = (callback, context, null_mut());
+        let (t, peer, remote) = (&self.transport, self.peer, (self.remote, handle));
         let next = self.next.get();
         self.next.set((next + 1) % WORDS);
         // SAFETY: one of the words of `local`.
@@ -196,54 +196,18 @@ impl Rank {
         // SAFETY: the peer is connected; the memory on both sides lives to the end of the process.
         unsafe {
             match kind / 2 {
-                0 => t.put(
-                    peer,
-                    local,
-                    remote,
-                    none,
-                    handle,
-                    8,
-                    callback,
-                    context,
-                    null_mut(),
-                ),
-                1 => t.get(
-                    peer,
-                    local,
-                    remote,
-                    none,
-                    handle,
-                    8,
-                    callback,
-                    context,
-                    null_mut(),
-                ),
+                0 => t.put(peer, (local, null_mut()), remote, 8, report),
+                1 => t.get(peer, (local, null_mut()), remote, 8, report),
                 2 => t.atomic_fop(
                     peer,
-                    local,
+                    (local, null_mut()),
                     remote,
-                    none,
-                    handle,
                     BtlAtomicOp::Add,
                     1,
                     flags,
-                    callback,
-                    context,
-                    null_mut(),
+                    report,
                 ),
-                3 => t.atomic_cswap(
-                    peer,
-                    local,
-                    remote,
-                    none,
-                    handle,
-                    0,
-                    1,
-                    flags,
-                    callback,
-                    context,
-                    null_mut(),
-                ),
+                3 => t.atomic_cswap(peer, (local, null_mut()), remote, (0, 1), flags, report),
                 5 => {
                     // The provider does not serve this type, so the operation is a command over
                     // every provider.
@@ -263,27 +227,9 @@ impl Rank {
                         op: AtomicOp::Write as u32,
                         code: 0,
                     };
-                    t.apply(
-                        peer,
-                        remote,
-                        handle,
-                        &request,
-                        callback,
-                        context,
-                        null_mut(),
-                    )
+                    t.apply(peer, remote, &request, report)
                 }
-                _ => t.atomic_op(
-                    peer,
-                    remote,
-                    handle,
-                    BtlAtomicOp::Add,
-                    1,
-                    flags,
-                    callback,
-                    context,
-                    null_mut(),
-                ),
+                _ => t.atomic_op(peer, remote, BtlAtomicOp::Add, 1, flags, report),
             }
         }
     }
@@ -412,20 +358,13 @@ impl Rank {
         unsafe {
             self.local.cast::<u64>().write(1);
             let handle = self.handle.as_ptr().cast::<Handle>();
-            let (none, at) = (null_mut(), self.remote + STOP as u64);
+            let (local, remote) = (
+                (self.local.cast_const(), null_mut()),
+                (self.remote + STOP as u64, handle),
+            );
             while self
                 .transport
-                .put(
-                    self.peer,
-                    self.local,
-                    at,
-                    none,
-                    handle,
-                    8,
-                    None,
-                    none.cast(),
-                    none.cast(),
-                )
+                .put(self.peer, local, remote, 8, UNREPORTED)
                 .is_again()
             {
                 self.transport.progress();

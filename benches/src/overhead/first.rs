@@ -1,12 +1,12 @@
 //! The first put to a peer, which makes the connection, by raw calls and through the transport: microseconds until
 //! completion, one line each in the format of `rma_bench`.
 
-use std::ffi::c_void;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
 use host_stub::job::Job;
-use plugin_api::{Handle, Status};
+use host_stub::loader::UNREPORTED;
+use plugin_api::Status;
 
 use crate::STOP;
 use crate::raw::{Raw, Target};
@@ -80,14 +80,19 @@ pub(crate) fn run(
 fn put(job: &Job, stranger: &Stranger, from: *mut u8, offset: u64) -> Result<(), String> {
     let transport = job.transport();
     let peer = job.endpoint(stranger.rank).map_err(|e| e.to_string())?;
-    let none = std::ptr::null_mut::<Handle>();
-    let context = none.cast::<c_void>();
     let (handle, to) = (stranger.handle.as_ptr().cast(), stranger.remote + offset);
     let begin = Instant::now();
     loop {
         // SAFETY: the peer is connected, and both buffers live to the end of the process.
-        let status =
-            unsafe { transport.put(peer, from, to, none, handle, 8, None, context, context) };
+        let status = unsafe {
+            transport.put(
+                peer,
+                (from, std::ptr::null_mut()),
+                (to, handle),
+                8,
+                UNREPORTED,
+            )
+        };
         match status {
             Status::SUCCESS => break,
             again if again.is_again() && begin.elapsed() < PATIENCE => transport.progress(),

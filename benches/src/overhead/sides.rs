@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use host_stub::loader::{EndpointRef, Transport};
+use host_stub::loader::{EndpointRef, Transport, UNREPORTED};
 use host_stub::win::{Datatype, Layout, Op, Target as Place, WinResult, Window};
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype as Element, Handle, OpFlags, Status};
 
@@ -119,46 +119,34 @@ impl Sides {
 
     #[inline(always)]
     fn call(&self, kind: Kind, size: usize) -> Status {
-        let none = std::ptr::null_mut::<Handle>();
-        let context = none.cast::<std::ffi::c_void>();
-        let handle = self.handle.as_ptr().cast::<Handle>();
-        let (t, peer, local, remote) = (&self.transport, self.peer, self.local, self.remote);
+        let (t, peer) = (&self.transport, self.peer);
+        let local = (self.local, std::ptr::null_mut::<Handle>());
+        let remote = (self.remote, self.handle.as_ptr().cast::<Handle>());
         let (add, plain) = (BtlAtomicOp::Add, OpFlags::empty());
         // SAFETY: the peer is connected, and both buffers live to the end of the process.
-        #[rustfmt::skip]
-        let status = unsafe {
+        unsafe {
             match kind {
-                Kind::Put => t.put(peer, local, remote, none, handle, size, None, context, context),
-                Kind::Get => t.get(peer, local, remote, none, handle, size, None, context, context),
-                Kind::FetchAdd => t.atomic_fop(
-                    peer, local, remote, none, handle, add, 1, plain, None, context, context),
-                Kind::CompareSwap => t.atomic_cswap(
-                    peer, local, remote, none, handle, 0, 1, plain, None, context, context),
-                Kind::Accumulate => t.atomic_op(
-                    peer, remote, handle, add, 1, plain, None, context, context),
+                Kind::Put => t.put(peer, (local.0, local.1), remote, size, UNREPORTED),
+                Kind::Get => t.get(peer, local, remote, size, UNREPORTED),
+                Kind::FetchAdd => t.atomic_fop(peer, local, remote, add, 1, plain, UNREPORTED),
+                Kind::CompareSwap => t.atomic_cswap(peer, local, remote, (0, 1), plain, UNREPORTED),
+                Kind::Accumulate => t.atomic_op(peer, remote, add, 1, plain, UNREPORTED),
             }
-        };
-        status
+        }
     }
 
     /// Adds some of the operands to the peer's words.
     fn accumulate(&self, from: usize, count: usize) -> Status {
-        let none = std::ptr::null_mut::<Handle>();
-        let handle = self.handle.as_ptr().cast::<Handle>();
+        let (none, handle) = (std::ptr::null_mut(), self.handle.as_ptr().cast::<Handle>());
         // SAFETY: as in `call`; both buffers have all words.
         unsafe {
             self.transport.atomic_opv(
                 self.peer,
-                self.operands.as_ptr().add(from).cast(),
-                self.remote + (from * 8) as u64,
-                none,
-                handle,
-                Element::Uint64,
-                AtomicOp::Sum,
+                (self.operands.as_ptr().add(from).cast(), none),
+                (self.remote + (from * 8) as u64, handle),
+                (Element::Uint64, AtomicOp::Sum),
                 count,
-                None,
-                none.cast(),
-                none.cast(),
+                UNREPORTED,
             )
         }
     }

@@ -19,6 +19,7 @@ use common::ranks::run_with;
 use common::{Finished, WaitedFor, c_plugin};
 use host_stub::bootstrap::local::{RANK_ENV, SOCKET_ENV};
 use host_stub::bootstrap::protocol::Request;
+use host_stub::loader::UNREPORTED;
 use host_stub::{Job, JobOptions};
 use plugin_api::Access;
 
@@ -100,14 +101,13 @@ fn rank_exchanges() {
             unsafe {
                 job.transport().put(
                     endpoint,
-                    source.as_ptr().cast(),
-                    u64::from_le_bytes(*base) + 8 * u64::from(rank),
-                    std::ptr::null_mut(),
-                    handle.as_ptr().cast(),
+                    (source.as_ptr().cast(), std::ptr::null_mut()),
+                    (
+                        u64::from_le_bytes(*base) + 8 * u64::from(rank),
+                        handle.as_ptr().cast(),
+                    ),
                     8,
-                    None,
-                    std::ptr::null_mut(),
-                    std::ptr::null_mut(),
+                    UNREPORTED,
                 )
             }
         };

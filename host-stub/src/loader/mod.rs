@@ -20,6 +20,7 @@ pub use error::LoadError;
 pub(crate) use osc_engine::transport::HandleCopy;
 pub use osc_engine::transport::{
     Attributes, Blocks, EndpointRef, Failure, Registration, Subject, Transport, TransportError,
+    UNREPORTED,
 };
 pub use path::{DEFAULT_PLUGIN, PLUGIN_ENV, default_path};
 pub use plugin::Plugin;

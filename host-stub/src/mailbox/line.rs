@@ -283,14 +283,10 @@ impl Mailbox {
         let status = unsafe {
             self.transport.put(
                 line.endpoint,
-                local,
-                remote,
-                self.handle(),
-                line.handle.as_ptr(),
+                (local, self.handle()),
+                (remote, line.handle.as_ptr()),
                 len,
-                Some(put_done),
-                track.context(),
-                given_up.cast(),
+                (Some(put_done), track.context(), given_up.cast()),
             )
         };
         posted(status, track)

@@ -79,14 +79,14 @@ impl Mailbox {
         let status = unsafe {
             self.transport.get(
                 line.endpoint,
-                into.cast_mut().cast(),
-                line.base + from,
-                self.handle(),
-                line.handle.as_ptr(),
+                (into.cast_mut().cast(), self.handle()),
+                (line.base + from, line.handle.as_ptr()),
                 size_of::<u64>(),
-                Some(track_done),
-                line.looking.context(),
-                std::ptr::null_mut(),
+                (
+                    Some(track_done),
+                    line.looking.context(),
+                    std::ptr::null_mut(),
+                ),
             )
         };
         posted(status, &line.looking)

@@ -118,14 +118,13 @@ impl Fetch {
             let status = unsafe {
                 transport.get(
                     mailbox.endpoint(self.from),
-                    self.at.add(self.asked),
-                    self.offer.address + self.asked as u64,
-                    std::ptr::null_mut(),
-                    self.offer.handle.as_ptr(),
+                    (self.at.add(self.asked), std::ptr::null_mut()),
+                    (
+                        self.offer.address + self.asked as u64,
+                        self.offer.handle.as_ptr(),
+                    ),
                     piece,
-                    Some(track_done),
-                    track.context(),
-                    std::ptr::null_mut(),
+                    (Some(track_done), track.context(), std::ptr::null_mut()),
                 )
             };
             if !posted(status, track)? {

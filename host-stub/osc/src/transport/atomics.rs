@@ -4,12 +4,11 @@ use std::ffi::c_void;
 
 use plugin_api::Status;
 use plugin_api::{
-    ApplyFn, ApplyRequest, AtomicKind, AtomicOp, BtlAtomicOp, CompletionFn, Datatype, Handle,
-    OpFlags,
+    ApplyFn, ApplyRequest, AtomicKind, AtomicOp, BtlAtomicOp, Datatype, Handle, OpFlags,
 };
 
 use super::module::NO_ORDER;
-use super::{EndpointRef, Transport};
+use super::{EndpointRef, Report, Transport};
 
 impl Transport {
     /// Updates the word at `remote` with `operand`.
@@ -17,18 +16,14 @@ impl Transport {
     /// # Safety
     /// As for [`put`](Self::put); `remote` is aligned to the word.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
     pub unsafe fn atomic_op(
         &self,
         endpoint: EndpointRef,
-        remote: u64,
-        remote_handle: *const Handle,
+        (remote, remote_handle): (u64, *const Handle),
         op: BtlAtomicOp,
         operand: u64,
         flags: OpFlags,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         // SAFETY: the caller vouches for every pointer.
         unsafe {
@@ -57,16 +52,12 @@ impl Transport {
     pub unsafe fn atomic_fop(
         &self,
         endpoint: EndpointRef,
-        local: *mut u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
+        (local, local_handle): (*mut u8, *mut Handle),
+        (remote, remote_handle): (u64, *const Handle),
         op: BtlAtomicOp,
         operand: u64,
         flags: OpFlags,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         // SAFETY: the caller vouches for every pointer.
         unsafe {
@@ -93,20 +84,14 @@ impl Transport {
     /// # Safety
     /// As for [`get`](Self::get); `remote` is aligned to the word.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
     pub unsafe fn atomic_cswap(
         &self,
         endpoint: EndpointRef,
-        local: *mut u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
-        compare: u64,
-        value: u64,
+        (local, local_handle): (*mut u8, *mut Handle),
+        (remote, remote_handle): (u64, *const Handle),
+        (compare, value): (u64, u64),
         flags: OpFlags,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         // SAFETY: the caller vouches for every pointer.
         unsafe {
@@ -156,20 +141,14 @@ impl Transport {
     /// As for [`put`](Self::put), for `count` elements; `remote` is aligned to the element, and
     /// `count` is at most the result of [`atomic_query`](Self::atomic_query).
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
     pub unsafe fn atomic_opv(
         &self,
         endpoint: EndpointRef,
-        local: *const u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
-        datatype: Datatype,
-        op: AtomicOp,
+        (local, local_handle): (*const u8, *mut Handle),
+        (remote, remote_handle): (u64, *const Handle),
+        (datatype, op): (Datatype, AtomicOp),
         count: usize,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         // SAFETY: the caller vouches for every pointer.
         unsafe {
@@ -201,18 +180,12 @@ impl Transport {
     pub unsafe fn atomic_fopv(
         &self,
         endpoint: EndpointRef,
-        local: *const u8,
-        result: *mut u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        result_handle: *mut Handle,
-        remote_handle: *const Handle,
-        datatype: Datatype,
-        op: AtomicOp,
+        (local, local_handle): (*const u8, *mut Handle),
+        (result, result_handle): (*mut u8, *mut Handle),
+        (remote, remote_handle): (u64, *const Handle),
+        (datatype, op): (Datatype, AtomicOp),
         count: usize,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         // SAFETY: the caller vouches for every pointer.
         unsafe {
@@ -243,20 +216,14 @@ impl Transport {
     /// `local` and `compare` are readable for one element; the rest as for
     /// [`atomic_fopv`](Self::atomic_fopv).
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
     pub unsafe fn atomic_cswapv(
         &self,
         endpoint: EndpointRef,
-        local: *const u8,
-        compare: *const u8,
-        result: *mut u8,
-        remote: u64,
-        result_handle: *mut Handle,
-        remote_handle: *const Handle,
+        (compare, local): (*const u8, *const u8),
+        (result, result_handle): (*mut u8, *mut Handle),
+        (remote, remote_handle): (u64, *const Handle),
         datatype: Datatype,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         // SAFETY: the caller vouches for every pointer.
         unsafe {
@@ -284,16 +251,12 @@ impl Transport {
     /// # Safety
     /// The request's runs and operands are readable, its results writable and not accessed until completion.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is the vtable's")]
     pub unsafe fn apply(
         &self,
         endpoint: EndpointRef,
-        remote: u64,
-        remote_handle: *const Handle,
+        (remote, remote_handle): (u64, *const Handle),
         request: &ApplyRequest,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         let Some(functions) = &self.functions().apply else {
             return Status::NOT_SUPPORTED;

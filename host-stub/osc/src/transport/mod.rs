@@ -17,7 +17,7 @@ pub use error::{Subject, TransportError};
 pub use failure::{Failure, Failures};
 pub use handle::HandleCopy;
 pub use hmem::Blocks;
-pub use module::{EndpointRef, Transport};
+pub use module::{EndpointRef, Report, Transport, UNREPORTED};
 pub use modules::{
     AdoptError, ApplyFunctions, Functions, HmemFunctions, ProgressFn, PutNotify, RegisterShared,
     StridedFunctions,

@@ -19,6 +19,12 @@ use super::{Attributes, Registration, TransportError};
 /// `MCA_BTL_NO_ORDER`.
 pub(super) const NO_ORDER: i32 = 255;
 
+/// How an operation reports its completion: the function, its context and its data. Without a function only a flush tells.
+pub type Report = (Option<CompletionFn>, *mut c_void, *mut c_void);
+
+/// No report.
+pub const UNREPORTED: Report = (None, std::ptr::null_mut(), std::ptr::null_mut());
+
 /// A peer of one transport. Stays valid until the transport's last clone is dropped or
 /// [`Transport::disconnect`] is called on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -281,39 +287,20 @@ impl Transport {
     /// # Safety
     /// `endpoint` is connected. `local` is readable until completion. `local_handle` covers it, or
     /// is NULL and `size` within the registration threshold. `remote_handle` points to the bytes
-    /// of a handle that is live at the peer and covers `remote`. `callback` may be called with
-    /// `context` and `data`.
+    /// of a handle that is live at the peer and covers `remote`. The callback of `report` may be called with
+    /// its context and data.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
     pub unsafe fn put(
         &self,
         endpoint: EndpointRef,
-        local: *const u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
+        (local, local_handle): (*const u8, *mut Handle),
+        remote: (u64, *const Handle),
         size: usize,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        report: Report,
     ) -> Status {
+        let (how, local) = ((true, TransferFlags::empty()), local.cast_mut());
         // SAFETY: the caller vouches for every pointer; put only reads `local`.
-        unsafe {
-            (self.0.functions.put)(
-                self.module(),
-                endpoint.as_ptr(),
-                local.cast_mut().cast(),
-                remote,
-                local_handle,
-                remote_handle,
-                size,
-                0,
-                NO_ORDER,
-                callback,
-                context,
-                data,
-            )
-        }
+        unsafe { self.transfer(how, endpoint, (local, local_handle), remote, size, report) }
     }
 
     /// Whether the plugin has a function for [`put_notify`](Self::put_notify).
@@ -326,19 +313,14 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`put`](Self::put); `counter_handle` points to the bytes of a handle that is live at the peer.
-    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
     pub unsafe fn put_notify(
         &self,
         endpoint: EndpointRef,
-        local: *const u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
+        (local, local_handle): (*const u8, *mut Handle),
+        (remote, remote_handle): (u64, *const Handle),
         size: usize,
         (counter, counter_handle): (u64, *const Handle),
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        (callback, context, data): Report,
     ) -> Status {
         let Some(put_notify) = self.0.functions.put_notify else {
             return Status::NOT_SUPPORTED;
@@ -368,36 +350,17 @@ impl Transport {
     /// # Safety
     /// As for [`put`](Self::put), with `local` writable and not accessed until completion.
     #[inline]
-    #[allow(clippy::too_many_arguments, reason = "the shape is btl.h's")]
     pub unsafe fn get(
         &self,
         endpoint: EndpointRef,
-        local: *mut u8,
-        remote: u64,
-        local_handle: *mut Handle,
-        remote_handle: *const Handle,
+        local: (*mut u8, *mut Handle),
+        remote: (u64, *const Handle),
         size: usize,
-        callback: Option<CompletionFn>,
-        context: *mut c_void,
-        data: *mut c_void,
+        report: Report,
     ) -> Status {
+        let how = (false, TransferFlags::empty());
         // SAFETY: the caller vouches for every pointer.
-        unsafe {
-            (self.0.functions.get)(
-                self.module(),
-                endpoint.as_ptr(),
-                local.cast(),
-                remote,
-                local_handle,
-                remote_handle,
-                size,
-                0,
-                NO_ORDER,
-                callback,
-                context,
-                data,
-            )
-        }
+        unsafe { self.transfer(how, endpoint, local, remote, size, report) }
     }
 
     /// [`put`](Self::put), or [`get`](Self::get) if not `puts`, with flags.
@@ -405,13 +368,15 @@ impl Transport {
     /// # Safety
     /// As for [`put`](Self::put) and [`get`](Self::get). With [`TransferFlags::CHECKED`], which is for modules with
     /// [`ModuleFlags::CHECKS_KEYS`] only, the handle need not be live any more.
+    #[inline]
     pub unsafe fn transfer(
         &self,
         (puts, flags): (bool, TransferFlags),
         endpoint: EndpointRef,
-        (local, size): (*mut u8, usize),
+        (local, local_handle): (*mut u8, *mut Handle),
         (remote, remote_handle): (u64, *const Handle),
-        (callback, context): (CompletionFn, *mut c_void),
+        size: usize,
+        (callback, context, data): Report,
     ) -> Status {
         let functions = &self.0.functions;
         let function = if puts { functions.put } else { functions.get };
@@ -422,14 +387,14 @@ impl Transport {
                 endpoint.as_ptr(),
                 local.cast(),
                 remote,
-                std::ptr::null_mut(),
+                local_handle,
                 remote_handle,
                 size,
                 flags.bits(),
                 NO_ORDER,
-                Some(callback),
+                callback,
                 context,
-                std::ptr::null_mut(),
+                data,
             )
         }
     }

@@ -15,6 +15,7 @@ use super::peer::Peer;
 use super::slots::{Slot, Slots};
 use super::window::Window;
 use crate::door::alone;
+use crate::transport::Report;
 
 /// Ends the wait for a slot's operation.
 pub(super) unsafe extern "C" fn slot_done(
@@ -39,10 +40,11 @@ pub(super) struct Issued<'p> {
 }
 
 /// Remote memory: an address in the peer's process, and the registration that covers it.
-#[derive(Clone, Copy)]
-pub(super) struct Remote {
-    pub(super) address: u64,
-    pub(super) handle: *const Handle,
+type Remote = (u64, *const Handle);
+
+/// How a slot's operation is reported.
+fn report(slot: *mut c_void) -> Report {
+    (Some(slot_done), slot, std::ptr::null_mut())
 }
 
 impl Window {
@@ -158,24 +160,21 @@ impl Window {
         &self,
         (peer, word, operand): (&Peer, Word, u64),
     ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
-        let remote = peer.control_address(word);
+        let remote = peer.control(word);
         move |result, context| {
+            let result = (result.cast(), self.parts.control.handle());
             // SAFETY: the endpoint is the job's; the result is a scratch word that this slot owns,
             // covered by the control block's handle; the remote word lies in the peer's control
             // block, which lives until every rank freed the window; the callback takes a slot.
             unsafe {
                 self.link.transport.atomic_fop(
                     peer.endpoint,
-                    result.cast(),
+                    result,
                     remote,
-                    self.parts.control.handle(),
-                    peer.control_handle.as_ptr(),
                     BtlAtomicOp::Add,
                     operand,
                     OpFlags::empty(),
-                    Some(slot_done),
-                    context,
-                    std::ptr::null_mut(),
+                    report(context),
                 )
             }
         }
@@ -188,22 +187,18 @@ impl Window {
         compare: u64,
         value: u64,
     ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
-        let remote = peer.control_address(word);
+        let remote = peer.control(word);
         move |result, context| {
+            let result = (result.cast(), self.parts.control.handle());
             // SAFETY: as in `post_add`.
             unsafe {
                 self.link.transport.atomic_cswap(
                     peer.endpoint,
-                    result.cast(),
+                    result,
                     remote,
-                    self.parts.control.handle(),
-                    peer.control_handle.as_ptr(),
-                    compare,
-                    value,
+                    (compare, value),
                     OpFlags::empty(),
-                    Some(slot_done),
-                    context,
-                    std::ptr::null_mut(),
+                    report(context),
                 )
             }
         }
@@ -259,22 +254,15 @@ impl Window {
 
     /// Reads a word of a peer's control block that only that peer's processor writes.
     pub(super) fn read_word(&self, call: &'static str, peer: &Peer, word: Word) -> WinResult<u64> {
-        let remote = peer.control_address(word);
+        let remote = peer.control(word);
         let issued = self.issue_slot(call, peer, |result, context| {
+            let (word, report) = (
+                (result.cast(), self.parts.control.handle()),
+                report(context),
+            );
+            let (transport, size) = (&self.link.transport, size_of::<u64>());
             // SAFETY: as in `post_add`.
-            unsafe {
-                self.link.transport.get(
-                    peer.endpoint,
-                    result.cast(),
-                    remote,
-                    self.parts.control.handle(),
-                    peer.control_handle.as_ptr(),
-                    size_of::<u64>(),
-                    Some(slot_done),
-                    context,
-                    std::ptr::null_mut(),
-                )
-            }
+            unsafe { transport.get(peer.endpoint, word, remote, size, report) }
         })?;
         self.finish_word(call, issued)
     }
@@ -290,6 +278,7 @@ impl Window {
         swap: Option<(&[u8; 8], &[u8; 8])>,
     ) -> WinResult<[u8; 8]> {
         let issued = self.issue_slot(call, peer, |result, context| {
+            let result = (result.cast(), self.parts.control.handle());
             // SAFETY: as in `post_add`, with an element of the target's window, which the caller
             // checked; operand and compare value are copied before the call returns, and a read
             // takes no operand.
@@ -297,31 +286,20 @@ impl Window {
                 match swap {
                     None => self.link.transport.atomic_fopv(
                         peer.endpoint,
-                        std::ptr::null(),
-                        result.cast(),
-                        remote.address,
-                        std::ptr::null_mut(),
-                        self.parts.control.handle(),
-                        remote.handle,
-                        datatype,
-                        AtomicOp::Read,
+                        (std::ptr::null(), std::ptr::null_mut()),
+                        result,
+                        remote,
+                        (datatype, AtomicOp::Read),
                         1,
-                        Some(slot_done),
-                        context,
-                        std::ptr::null_mut(),
+                        report(context),
                     ),
                     Some((compare, value)) => self.link.transport.atomic_cswapv(
                         peer.endpoint,
-                        value.as_ptr(),
-                        compare.as_ptr(),
-                        result.cast(),
-                        remote.address,
-                        self.parts.control.handle(),
-                        remote.handle,
+                        (compare.as_ptr(), value.as_ptr()),
+                        result,
+                        remote,
                         datatype,
-                        Some(slot_done),
-                        context,
-                        std::ptr::null_mut(),
+                        report(context),
                     ),
                 }
             }
@@ -335,7 +313,7 @@ impl Window {
         call: &'static str,
         peer: &Peer,
         bounce: &mut Bounce,
-        remote: Remote,
+        (address, handle): Remote,
         len: usize,
     ) -> WinResult<()> {
         let limit = self.link.transport.attributes().get_limit;
@@ -343,21 +321,16 @@ impl Window {
         let mut offset = 0;
         while offset < len {
             let step = (len - offset).min(limit);
-            let local = bounce.as_mut_ptr().wrapping_add(offset);
+            let local = (
+                bounce.as_mut_ptr().wrapping_add(offset),
+                std::ptr::null_mut(),
+            );
+            let remote = (address + offset as u64, handle);
             // SAFETY: as in `post_add`; the range lies in the bounce buffer, which is kept while the operation is under way,
             // and in the target's memory (checked by the caller).
             let issued = self.issue_slot(call, peer, |_, context| unsafe {
-                self.link.transport.get(
-                    peer.endpoint,
-                    local,
-                    remote.address + offset as u64,
-                    std::ptr::null_mut(),
-                    remote.handle,
-                    step,
-                    Some(slot_done),
-                    context,
-                    std::ptr::null_mut(),
-                )
+                let transport = &self.link.transport;
+                transport.get(peer.endpoint, local, remote, step, report(context))
             })?;
             // The flag stays set if the wait is given up, but not after an operation that has
             // failed.

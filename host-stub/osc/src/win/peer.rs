@@ -3,6 +3,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+use plugin_api::Handle;
+
 use super::busy::Listed;
 use super::control::Word;
 use super::dynamic::region_cache::RegionCache;
@@ -217,10 +219,11 @@ impl Peer {
         is_inside.then(|| self.base.wrapping_add(offset))
     }
 
-    /// The address of a word of that rank's control block.
+    /// A word of that rank's control block: its address, and the handle that covers it.
     #[inline]
-    pub(super) fn control_address(&self, word: Word) -> u64 {
-        self.control_base + (word.0 * size_of::<u64>()) as u64
+    pub(super) fn control(&self, word: Word) -> (u64, *const Handle) {
+        let address = self.control_base + (word.0 * size_of::<u64>()) as u64;
+        (address, self.control_handle.as_ptr())
     }
 }
 

@@ -33,14 +33,10 @@ fn put(transport: &Transport, told: &AtomicI32) -> Status {
     unsafe {
         transport.put(
             endpoint,
-            ptr::from_ref(from).cast(),
-            ptr::from_mut(to).addr() as u64,
-            ptr::null_mut(),
-            ptr::null(),
+            (ptr::from_ref(from).cast(), ptr::null_mut()),
+            (ptr::from_mut(to).addr() as u64, ptr::null()),
             8,
-            Some(tell),
-            context,
-            ptr::without_provenance_mut(5),
+            (Some(tell), context, ptr::without_provenance_mut(5)),
         )
     }
 }

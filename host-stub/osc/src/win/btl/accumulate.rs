@@ -297,38 +297,33 @@ unsafe fn post(
     let (datatype, op) = (transfer.datatype(), transfer.op.atomic());
     // Sizes are powers of two.
     let count = piece.len >> datatype.size().trailing_zeros();
-    let remote = transfer.address.wrapping_add(piece.target as u64);
-    let none = std::ptr::null_mut();
+    let address = transfer.address.wrapping_add(piece.target as u64);
+    let (remote, none) = ((address, transfer.handle), std::ptr::null_mut());
     let origin: *const u8 = if transfer.origin.is_null() {
         // A read takes no operand.
         std::ptr::null()
     } else {
         transfer.origin.wrapping_add(piece.origin)
     };
-    let (handle, done) = (transfer.handle, Some(finishing(data)));
+    let (what, report) = ((datatype, op), (Some(finishing(data)), context, data));
     // SAFETY: the endpoint is the job's; the piece lies in the caller's buffers and in the memory that the handle covers, its
-    // target elements aligned and no more than the transport takes; `done` takes this context and data, which live while they
+    // target elements aligned and no more than the transport takes; the callback takes this context and data, which live while they
     // count this operation.
     unsafe {
         match transfer.result_layout {
-            Some(_) => transport.atomic_fopv(
-                endpoint,
-                origin,
-                transfer.result.wrapping_add(piece.result),
-                remote,
-                none,
-                none,
-                handle,
-                datatype,
-                op,
-                count,
-                done,
-                context,
-                data,
-            ),
-            None => transport.atomic_opv(
-                endpoint, origin, remote, none, handle, datatype, op, count, done, context, data,
-            ),
+            Some(_) => {
+                let result = (transfer.result.wrapping_add(piece.result), none);
+                transport.atomic_fopv(
+                    endpoint,
+                    (origin, none),
+                    result,
+                    remote,
+                    what,
+                    count,
+                    report,
+                )
+            }
+            None => transport.atomic_opv(endpoint, (origin, none), remote, what, count, report),
         }
     }
 }

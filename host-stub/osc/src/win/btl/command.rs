@@ -127,12 +127,9 @@ pub(super) unsafe fn apply(
     unsafe {
         window.link.transport.apply(
             transfer.peer.endpoint,
-            transfer.address,
-            transfer.handle,
+            (transfer.address, transfer.handle),
             values,
-            Some(callback),
-            context,
-            data,
+            (Some(callback), context, data),
         )
     }
 }

@@ -4,7 +4,6 @@ use super::accumulate::{is_aligned, keep_order};
 use super::apply;
 use super::callbacks::done;
 use crate::base::combine;
-use crate::win::blocking::Remote;
 use crate::win::error::WinResult;
 use crate::win::peer::Peer;
 use crate::win::pieces::Pieces;
@@ -30,10 +29,8 @@ pub(super) unsafe fn by_compare_swap(
         size,
     );
     for piece in pieces {
-        let remote = Remote {
-            address: transfer.address.wrapping_add(piece.target as u64),
-            handle: transfer.handle,
-        };
+        let address = transfer.address.wrapping_add(piece.target as u64);
+        let remote = (address, transfer.handle);
         let mut operand = [0u8; 8];
         if !transfer.origin.is_null() {
             // SAFETY: the piece is one element of the origin's buffer, at most 8 bytes.
@@ -90,16 +87,11 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
             unsafe {
                 window.link.transport.atomic_cswapv(
                     peer.endpoint,
-                    swap.origin,
-                    swap.compare,
-                    swap.result,
-                    swap.address,
-                    std::ptr::null_mut(),
-                    swap.handle,
+                    (swap.compare, swap.origin),
+                    (swap.result, std::ptr::null_mut()),
+                    (swap.address, swap.handle),
                     datatype,
-                    Some(done),
-                    context,
-                    data,
+                    (Some(done), context, data),
                 )
             }
         });
@@ -110,10 +102,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
         std::ptr::copy_nonoverlapping(swap.compare, compare.as_mut_ptr(), size);
         std::ptr::copy_nonoverlapping(swap.origin, value.as_mut_ptr(), size);
     }
-    let remote = Remote {
-        address: swap.address,
-        handle: swap.handle,
-    };
+    let remote = (swap.address, swap.handle);
     let old = window.element(call, peer, remote, datatype, Some((&compare, &value)))?;
     // SAFETY: the caller vouches for one element of result.
     unsafe { std::ptr::copy_nonoverlapping(old.as_ptr(), swap.result, size) };

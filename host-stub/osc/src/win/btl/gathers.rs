@@ -189,14 +189,12 @@ impl Place {
 unsafe fn apply(link: &Link, peer: &Peer, request: &ApplyRequest, cell: *mut Cell) -> Status {
     // SAFETY: the endpoint is the job's and the handle the peer's; the caller guarantees the rest.
     unsafe {
+        let report = (Some(done as _), cell.cast(), std::ptr::null_mut());
         link.transport.apply(
             peer.endpoint,
-            peer.base,
-            peer.handle.as_ptr(),
+            (peer.base, peer.handle.as_ptr()),
             request,
-            Some(done),
-            cell.cast(),
-            std::ptr::null_mut(),
+            report,
         )
     }
 }

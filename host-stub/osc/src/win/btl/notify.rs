@@ -45,18 +45,16 @@ unsafe fn issue(
     bytes: Option<(&Transfer<'_>, usize)>,
     counter: usize,
 ) -> WinResult<()> {
-    let address = peer.control_address(window.parts.control.plan().notified(counter));
-    let control = peer.control_handle.as_ptr();
-    let (local, remote, handle, size) = match bytes {
+    let counter = peer.control(window.parts.control.plan().notified(counter));
+    let (local, remote, size) = match bytes {
         Some((transfer, size)) => (
             transfer.origin.cast_const(),
-            transfer.address,
-            transfer.handle,
+            (transfer.address, transfer.handle),
             size,
         ),
-        None => (std::ptr::null(), address, control, 0),
+        None => (std::ptr::null(), counter, 0),
     };
-    let none = std::ptr::null_mut();
+    let local = (local, std::ptr::null_mut());
     window.tracked_to(
         "put_notify",
         peer,
@@ -71,13 +69,9 @@ unsafe fn issue(
                     peer.endpoint,
                     local,
                     remote,
-                    none,
-                    handle,
                     size,
-                    (address, control),
-                    Some(done),
-                    context,
-                    data,
+                    counter,
+                    (Some(done), context, data),
                 )
             }
         },

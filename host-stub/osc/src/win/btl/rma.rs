@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use plugin_api::{Handle, Status};
+use plugin_api::{Handle, Status, TransferFlags};
 
 use super::callbacks::finishing;
 use super::scatter;
@@ -169,34 +169,17 @@ unsafe fn post<const PUT: bool>(
     let (transport, endpoint) = (&window.link.transport, transfer.peer.endpoint);
     let local = transfer.origin.wrapping_add(piece.origin);
     let remote = transfer.address.wrapping_add(piece.target as u64);
-    let (handle, size, done) = (transfer.handle, piece.len, Some(finishing(data)));
     // SAFETY: the endpoint is the job's; the piece lies in the origin's buffer and in the memory that the handle covers,
-    // for which the table's caller vouches; `done` takes this context and data, which live while they count this
+    // for which the table's caller vouches; the callback takes this context and data, which live while they count this
     // operation.
     unsafe {
-        match PUT {
-            true => transport.put(
-                endpoint,
-                local,
-                remote,
-                local_handle,
-                handle,
-                size,
-                done,
-                context,
-                data,
-            ),
-            false => transport.get(
-                endpoint,
-                local,
-                remote,
-                local_handle,
-                handle,
-                size,
-                done,
-                context,
-                data,
-            ),
-        }
+        transport.transfer(
+            (PUT, TransferFlags::empty()),
+            endpoint,
+            (local, local_handle),
+            (remote, transfer.handle),
+            piece.len,
+            (Some(finishing(data)), context, data),
+        )
     }
 }

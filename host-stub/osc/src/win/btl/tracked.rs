@@ -173,23 +173,17 @@ impl Window {
         (peer, word, operand): (&Peer, Word, u64),
         pending: &Pending,
     ) -> WinResult<()> {
-        let remote = peer.control_address(word);
+        let remote = peer.control(word);
         let link = &self.link;
         self.tracked(call, peer.rank, pending, None, |context, _| {
             // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank
             // freed the window; `notified` takes this context and data.
             unsafe {
-                link.transport.atomic_op(
-                    peer.endpoint,
-                    remote,
-                    peer.control_handle.as_ptr(),
-                    BtlAtomicOp::Add,
-                    operand,
-                    flags,
-                    Some(notified),
-                    context,
-                    Arc::as_ptr(&link.context).cast_mut().cast(),
-                )
+                let data = Arc::as_ptr(&link.context).cast_mut().cast();
+                let report = (Some(notified as _), context, data);
+                let add = BtlAtomicOp::Add;
+                link.transport
+                    .atomic_op(peer.endpoint, remote, add, operand, flags, report)
             }
         })
     }

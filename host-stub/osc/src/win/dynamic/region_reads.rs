@@ -1,6 +1,5 @@
 //! An origin's reads of a target's table of regions attached to a dynamic window.
 
-use crate::win::blocking::Remote;
 use crate::win::bounce::Bounce;
 use crate::win::control::REGIONS_VERSION;
 use crate::win::dynamic::region_cache::{Read, RegionCache};
@@ -130,10 +129,8 @@ impl Window {
         }
         let width = cache.slot_words;
         let (base, key) = &cache.chunks[chunk];
-        let remote = Remote {
-            address: base + (index * width * 8) as u64,
-            handle: key.as_ptr().cast_mut().cast(),
-        };
+        let address = base + (index * width * 8) as u64;
+        let remote = (address, key.as_ptr().cast());
         self.fetch_bytes(call, peer, bounce, remote, count * width * 8)?;
         words.extend(words_of(bounce, count * width));
         Ok(())
@@ -170,11 +167,7 @@ impl Window {
         bounce: &mut Bounce,
     ) -> WinResult<Vec<u64>> {
         let word = self.parts.control.plan().region(first);
-        let remote = Remote {
-            address: peer.control_address(word),
-            handle: peer.control_handle.as_ptr(),
-        };
-        self.fetch_bytes(call, peer, bounce, remote, count * 8)?;
+        self.fetch_bytes(call, peer, bounce, peer.control(word), count * 8)?;
         Ok(words_of(bounce, count))
     }
 }

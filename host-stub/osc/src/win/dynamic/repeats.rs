@@ -24,10 +24,11 @@ pub(super) unsafe fn post(
     ((local, remote, size), key): ((*mut u8, u64, usize), &KeyWords),
     told: (CompletionFn, *mut c_void),
 ) -> Status {
-    let (endpoint, remote) = (peer.endpoint, (remote, key.as_ptr().cast()));
+    let (local, remote) = ((local, std::ptr::null_mut()), (remote, key.as_ptr().cast()));
+    let report = (Some(told.0), told.1, std::ptr::null_mut());
     let transport = &window.link.transport;
     // SAFETY: the endpoint is the job's; the caller vouches for the rest.
-    unsafe { transport.transfer(how, endpoint, (local, size), remote, told) }
+    unsafe { transport.transfer(how, peer.endpoint, local, remote, size, report) }
 }
 
 impl Window {

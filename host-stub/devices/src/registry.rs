@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use osc_engine::door::{
     HOST, Location, MAX_DEVICES, decode_location, encode_location, look_from_now_on,
 };
-use osc_engine::transport::{Blocks, Transport};
+use osc_engine::transport::Transport;
 use plugin_api::{IoVec, OverrideOps, Status};
 
 use crate::error::DeviceError;
@@ -352,46 +352,6 @@ impl Devices {
         // SAFETY: as the caller vouches.
         let n = unsafe { transport.copy_from_hmem(into, iov, iface, 0) };
         if n == into.len() as i64 {
-            Ok(())
-        } else {
-            Err(n)
-        }
-    }
-
-    /// Whether the transport copies blocks at regular distances in one call.
-    pub fn copies_blocks(&self) -> bool {
-        self.transport.get().is_some_and(Transport::copies_blocks)
-    }
-
-    /// Copies blocks of memory of kind `iface` to `into`, one after the other.
-    ///
-    /// # Safety
-    /// The blocks are memory of this kind.
-    pub unsafe fn read_blocks(
-        &self,
-        iface: u32,
-        blocks: &Blocks,
-        into: &mut [u8],
-    ) -> Result<(), i64> {
-        let transport = self.transport.get().ok_or(-38i64)?;
-        // SAFETY: as the caller vouches.
-        let n = unsafe { transport.copy_from_blocks(into, iface, blocks) };
-        if n == into.len() as i64 {
-            Ok(())
-        } else {
-            Err(n)
-        }
-    }
-
-    /// Copies `from` to blocks of memory, otherwise as [`read_blocks`](Self::read_blocks).
-    ///
-    /// # Safety
-    /// As for [`read_blocks`](Self::read_blocks).
-    pub unsafe fn write_blocks(&self, iface: u32, blocks: &Blocks, from: &[u8]) -> Result<(), i64> {
-        let transport = self.transport.get().ok_or(-38i64)?;
-        // SAFETY: as the caller vouches.
-        let n = unsafe { transport.copy_to_blocks(iface, blocks, from) };
-        if n == from.len() as i64 {
             Ok(())
         } else {
             Err(n)

@@ -13,35 +13,18 @@ const COUNT: usize = 12;
 /// Accumulates of one origin to one target whose results show their order.
 const ROUNDS: usize = 2;
 
-/// The accumulate calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    Accumulate,
-    GetAccumulate,
-    FetchAndOp,
-    Raccumulate,
-    RgetAccumulate,
+osc_engine::named_enum! {
+    /// The accumulate calls.
+    enum Call {
+        Accumulate = "accumulate",
+        GetAccumulate = "get_accumulate",
+        FetchAndOp = "fetch_and_op",
+        Raccumulate = "raccumulate",
+        RgetAccumulate = "rget_accumulate",
+    }
 }
 
 impl Call {
-    const ALL: [Call; 5] = [
-        Call::Accumulate,
-        Call::GetAccumulate,
-        Call::FetchAndOp,
-        Call::Raccumulate,
-        Call::RgetAccumulate,
-    ];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Call::Accumulate => "accumulate",
-            Call::GetAccumulate => "get_accumulate",
-            Call::FetchAndOp => "fetch_and_op",
-            Call::Raccumulate => "raccumulate",
-            Call::RgetAccumulate => "rget_accumulate",
-        }
-    }
-
     const fn fetches(self) -> bool {
         !matches!(self, Call::Accumulate | Call::Raccumulate)
     }

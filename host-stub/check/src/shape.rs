@@ -6,23 +6,12 @@ use super::case::At;
 use super::random::Random;
 use host_stub::win::{Block, Layout, Target, WinResult};
 
-/// The kinds of layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shape {
-    Contiguous,
-    Strided,
-    Indexed,
-}
-
-impl Shape {
-    pub(super) const ALL: [Shape; 3] = [Shape::Contiguous, Shape::Strided, Shape::Indexed];
-
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Shape::Contiguous => "contiguous",
-            Shape::Strided => "strided",
-            Shape::Indexed => "indexed",
-        }
+osc_engine::named_enum! {
+    /// The kinds of layout.
+    pub(super) enum Shape {
+        Contiguous = "contiguous",
+        Strided = "strided",
+        Indexed = "indexed",
     }
 }
 

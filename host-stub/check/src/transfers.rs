@@ -10,27 +10,17 @@ use host_stub::win::{Layout, Op};
 
 const COUNT: usize = 24;
 
-/// The transfer calls.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Call {
-    Put,
-    Get,
-    Rput,
-    Rget,
+osc_engine::named_enum! {
+    /// The transfer calls.
+    enum Call {
+        Put = "put",
+        Get = "get",
+        Rput = "rput",
+        Rget = "rget",
+    }
 }
 
 impl Call {
-    const ALL: [Call; 4] = [Call::Put, Call::Get, Call::Rput, Call::Rget];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Call::Put => "put",
-            Call::Get => "get",
-            Call::Rput => "rput",
-            Call::Rget => "rget",
-        }
-    }
-
     const fn writes(self) -> bool {
         matches!(self, Call::Put | Call::Rput)
     }

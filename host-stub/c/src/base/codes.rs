@@ -57,35 +57,11 @@ pub const HOST_REPLACE: c_int = 10;
 /// The target's value; fetching accumulates only.
 pub const HOST_NO_OP: c_int = 11;
 
-/// The types in the order of their codes.
-const TYPES: [Datatype; 10] = [
-    Datatype::Int8,
-    Datatype::Uint8,
-    Datatype::Int16,
-    Datatype::Uint16,
-    Datatype::Int32,
-    Datatype::Uint32,
-    Datatype::Int64,
-    Datatype::Uint64,
-    Datatype::Float,
-    Datatype::Double,
-];
-
-/// The operations in the order of their codes.
-const OPS: [Op; 12] = [
-    Op::Sum,
-    Op::Prod,
-    Op::Min,
-    Op::Max,
-    Op::Land,
-    Op::Lor,
-    Op::Lxor,
-    Op::Band,
-    Op::Bor,
-    Op::Bxor,
-    Op::Replace,
-    Op::NoOp,
-];
+// The codes are the places of types and operations in their lists.
+const _: () = assert!(
+    Datatype::ALL.len() == 10 && matches!(Datatype::ALL[HOST_DOUBLE as usize], Datatype::Double)
+);
+const _: () = assert!(Op::ALL.len() == 12 && matches!(Op::ALL[HOST_NO_OP as usize], Op::NoOp));
 
 fn of<T: Copy>(call: &str, what: &str, all: &[T], code: c_int) -> Result<T> {
     let found = usize::try_from(code).ok().and_then(|code| all.get(code));
@@ -97,7 +73,7 @@ fn of<T: Copy>(call: &str, what: &str, all: &[T], code: c_int) -> Result<T> {
 
 /// The type of a code.
 pub(crate) fn datatype(call: &str, code: c_int) -> Result<Datatype> {
-    of(call, "element type", &TYPES, code)
+    of(call, "element type", Datatype::ALL, code)
 }
 
 /// The type of a code, and whether the code has HOST_ON_DEVICE.
@@ -108,7 +84,7 @@ pub(crate) fn marked(call: &str, code: c_int) -> Result<(Datatype, bool)> {
 
 /// The operation of a code.
 pub(crate) fn op(call: &str, code: c_int) -> Result<Op> {
-    of(call, "operation", &OPS, code)
+    of(call, "operation", &Op::ALL, code)
 }
 
 fn code<T: PartialEq>(all: &[T], of: T) -> c_int {
@@ -119,12 +95,12 @@ fn code<T: PartialEq>(all: &[T], of: T) -> c_int {
 
 /// The code of a type.
 pub(crate) fn type_code(datatype: Datatype) -> c_int {
-    code(&TYPES, datatype)
+    code(Datatype::ALL, datatype)
 }
 
 /// The code of an operation.
 pub(crate) fn op_code(op: Op) -> c_int {
-    code(&OPS, op)
+    code(&Op::ALL, op)
 }
 
 /// A rank, which is no negative number.

@@ -1,12 +1,13 @@
 //! The base of the engine: operations on elements, memory, and the identity of a process.
 //!
 //! - [`process`]: the identity of a process, for other processes of its machine.
-//! - `op`: operations on elements, and their results; `arithmetic`: the same for a transport.
+//! - `named`: enumerations with names. `op`: operations on elements, and their results; `arithmetic`: the same for a transport.
 //! - `pages`: page-aligned memory; `segment`: memory that the ranks of a node share; `room`: a check that
 //!   the node has enough of it.
 //! - `turn`: a value with one user at a time.
 
 mod arithmetic;
+mod named;
 mod op;
 mod pages;
 pub mod process;

@@ -1,73 +1,38 @@
 //! Accumulate operations: MPI's names, the types on which each is defined, and the result of each.
 
-use std::fmt;
-
 use plugin_api::{AtomicOp, Datatype};
 
-/// The operation of an accumulate or a fetch-and-op.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Op {
-    /// Sum; integers wrap.
-    Sum,
-    /// Product; integers wrap.
-    Prod,
-    /// Minimum.
-    Min,
-    /// Maximum.
-    Max,
-    /// Logical and: 1 where both are non-zero, else 0.
-    Land,
-    /// Logical or.
-    Lor,
-    /// Logical exclusive or.
-    Lxor,
-    /// Bitwise and.
-    Band,
-    /// Bitwise or.
-    Bor,
-    /// Bitwise exclusive or.
-    Bxor,
-    /// The operand (MPI_REPLACE).
-    Replace,
-    /// The target's value (MPI_NO_OP); fetching calls only.
-    NoOp,
+crate::named_enum! {
+    /// The operation of an accumulate or a fetch-and-op. Names are those of MPI's constants, without prefix and in lower case.
+    pub enum Op {
+        /// Sum; integers wrap.
+        Sum = "sum",
+        /// Product; integers wrap.
+        Prod = "prod",
+        /// Minimum.
+        Min = "min",
+        /// Maximum.
+        Max = "max",
+        /// Logical and: 1 where both are non-zero, else 0.
+        Land = "land",
+        /// Logical or.
+        Lor = "lor",
+        /// Logical exclusive or.
+        Lxor = "lxor",
+        /// Bitwise and.
+        Band = "band",
+        /// Bitwise or.
+        Bor = "bor",
+        /// Bitwise exclusive or.
+        Bxor = "bxor",
+        /// The operand (MPI_REPLACE).
+        Replace = "replace",
+        /// The target's value (MPI_NO_OP); fetching calls only.
+        NoOp = "no_op",
+    }
 }
 
 impl Op {
-    /// Every operation.
-    pub const ALL: &'static [Op] = &[
-        Op::Sum,
-        Op::Prod,
-        Op::Min,
-        Op::Max,
-        Op::Land,
-        Op::Lor,
-        Op::Lxor,
-        Op::Band,
-        Op::Bor,
-        Op::Bxor,
-        Op::Replace,
-        Op::NoOp,
-    ];
-
-    /// The name: MPI's constant without prefix, in lower case.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Op::Sum => "sum",
-            Op::Prod => "prod",
-            Op::Min => "min",
-            Op::Max => "max",
-            Op::Land => "land",
-            Op::Lor => "lor",
-            Op::Lxor => "lxor",
-            Op::Band => "band",
-            Op::Bor => "bor",
-            Op::Bxor => "bxor",
-            Op::Replace => "replace",
-            Op::NoOp => "no_op",
-        }
-    }
-
     /// Whether MPI defines the operation on `datatype`: logical and bitwise ones need integers.
     pub const fn is_defined_on(self, datatype: Datatype) -> bool {
         match self {
@@ -92,12 +57,6 @@ impl Op {
             Op::Replace => AtomicOp::Write,
             Op::NoOp => AtomicOp::Read,
         }
-    }
-}
-
-impl fmt::Display for Op {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

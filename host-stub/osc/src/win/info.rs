@@ -1,44 +1,26 @@
 //! Info keys: a caller's requests to a window beyond its arguments.
 
-use std::fmt;
-
 use super::error::{WinError, WinResult};
 use super::hints::{self, Hints, InForce};
 use crate::door::{Defaults, HOST};
 
-/// The functions that a window is to get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum TableChoice {
-    /// The fastest functions that its memory and ranks allow.
-    #[default]
-    Auto,
-    /// All ranks in one segment; creation fails if they cannot share one.
-    Shm,
-    /// Puts and gets to ranks on this node by memory, all other calls by the transport.
-    Mixed,
-    /// The transport alone.
-    Btl,
+crate::named_enum! {
+    /// The functions that a window is to get. Names are the words of info keys and parameters.
+    #[derive(Default)]
+    pub enum TableChoice {
+        /// The fastest functions that its memory and ranks allow.
+        #[default]
+        Auto = "auto",
+        /// All ranks in one segment; creation fails if they cannot share one.
+        Shm = "shm",
+        /// Puts and gets to ranks on this node by memory, all other calls by the transport.
+        Mixed = "mixed",
+        /// The transport alone.
+        Btl = "btl",
+    }
 }
 
 impl TableChoice {
-    /// Every choice.
-    pub const ALL: [TableChoice; 4] = [
-        TableChoice::Auto,
-        TableChoice::Shm,
-        TableChoice::Mixed,
-        TableChoice::Btl,
-    ];
-
-    /// The word for it in info keys and parameters.
-    pub const fn name(self) -> &'static str {
-        match self {
-            TableChoice::Auto => "auto",
-            TableChoice::Shm => "shm",
-            TableChoice::Mixed => "mixed",
-            TableChoice::Btl => "btl",
-        }
-    }
-
     /// The choice of a word.
     pub fn parse(word: &str) -> Option<TableChoice> {
         Self::ALL.into_iter().find(|choice| choice.name() == word)
@@ -55,12 +37,6 @@ impl std::str::FromStr for TableChoice {
                 reason: format!("wanted auto, shm, mixed or btl, found `{word}`"),
             })
         })
-    }
-}
-
-impl fmt::Display for TableChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -7,75 +7,40 @@ use super::view::View;
 use crate::base::Op;
 use crate::schedule::Extents;
 
-/// The collectives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Collective {
-    /// Waits until all ranks have called.
-    Barrier,
-    /// Copies the root's buffer to all ranks.
-    Bcast,
-    /// Gives the root the reduction of all operands.
-    Reduce,
-    /// Gives all ranks the reduction of all operands.
-    Allreduce,
-    /// Gives the root a block of each rank.
-    Gather,
-    /// Gives each rank a block of the root.
-    Scatter,
-    /// Gives all ranks a block of each rank.
-    Allgather,
-    /// Gives each rank a block of each rank.
-    Alltoall,
-    /// Gives each rank a part of the reduction of all operands.
-    ReduceScatter,
-    /// Gives each rank the reduction of the operands of the ranks up to and including it.
-    Scan,
-    /// Gives each rank the reduction of the operands of the ranks before it.
-    Exscan,
-    /// Gives all ranks a block of each rank, of any sizes.
-    Allgatherv,
-    /// Gives each rank a block of each rank, of any sizes.
-    Alltoallv,
+osc_engine::named_enum! {
+    /// The collectives. Names are MPI's function names in lower case, without the prefix.
+    #[repr(u8)]
+    pub enum Collective {
+        /// Waits until all ranks have called.
+        Barrier = "barrier",
+        /// Copies the root's buffer to all ranks.
+        Bcast = "bcast",
+        /// Gives the root the reduction of all operands.
+        Reduce = "reduce",
+        /// Gives all ranks the reduction of all operands.
+        Allreduce = "allreduce",
+        /// Gives the root a block of each rank.
+        Gather = "gather",
+        /// Gives each rank a block of the root.
+        Scatter = "scatter",
+        /// Gives all ranks a block of each rank.
+        Allgather = "allgather",
+        /// Gives each rank a block of each rank.
+        Alltoall = "alltoall",
+        /// Gives each rank a part of the reduction of all operands.
+        ReduceScatter = "reduce_scatter",
+        /// Gives each rank the reduction of the operands of the ranks up to and including it.
+        Scan = "scan",
+        /// Gives each rank the reduction of the operands of the ranks before it.
+        Exscan = "exscan",
+        /// Gives all ranks a block of each rank, of any sizes.
+        Allgatherv = "allgatherv",
+        /// Gives each rank a block of each rank, of any sizes.
+        Alltoallv = "alltoallv",
+    }
 }
 
 impl Collective {
-    /// Every collective.
-    pub const ALL: [Collective; 13] = [
-        Collective::Barrier,
-        Collective::Bcast,
-        Collective::Reduce,
-        Collective::Allreduce,
-        Collective::Gather,
-        Collective::Scatter,
-        Collective::Allgather,
-        Collective::Alltoall,
-        Collective::ReduceScatter,
-        Collective::Scan,
-        Collective::Exscan,
-        Collective::Allgatherv,
-        Collective::Alltoallv,
-    ];
-
-    /// The name: MPI's function name in lower case, without the prefix.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Collective::Barrier => "barrier",
-            Collective::Bcast => "bcast",
-            Collective::Reduce => "reduce",
-            Collective::Allreduce => "allreduce",
-            Collective::Gather => "gather",
-            Collective::Scatter => "scatter",
-            Collective::Allgather => "allgather",
-            Collective::Alltoall => "alltoall",
-            Collective::ReduceScatter => "reduce_scatter",
-            Collective::Scan => "scan",
-            Collective::Exscan => "exscan",
-            Collective::Allgatherv => "allgatherv",
-            Collective::Alltoallv => "alltoallv",
-        }
-    }
-
     /// Whether the collective has a root.
     pub const fn is_rooted(self) -> bool {
         matches!(
@@ -99,12 +64,6 @@ impl Collective {
                 | Collective::Scan
                 | Collective::Exscan
         )
-    }
-}
-
-impl std::fmt::Display for Collective {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.name())
     }
 }
 

@@ -293,7 +293,7 @@ mod tests {
             let before = bytes;
             let mut result = [0u8; 8];
             let mut wanted = bytes;
-            combine(Datatype::Int32, *op, &mut wanted[1..9], &operand);
+            combine(Datatype::Int32, op, &mut wanted[1..9], &operand);
             let run = Run {
                 target: bytes.as_mut_ptr().wrapping_add(1),
                 operand: operand.as_ptr(),
@@ -301,7 +301,7 @@ mod tests {
                 count: 2,
             };
             // SAFETY: two elements from the second byte on lie in the buffers.
-            unsafe { update_bytes(Datatype::Int32, *op, run) };
+            unsafe { update_bytes(Datatype::Int32, op, run) };
             assert_eq!(bytes, wanted, "{op}");
             assert_eq!(result, before[1..9], "{op}");
         }

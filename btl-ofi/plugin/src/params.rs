@@ -7,21 +7,12 @@ use mca_params::{Allowed, Declaration, Kind, Value};
 use plugin_api::{HostVtable, ParamDecl, ParamKind, ParamValue, ParamValueBits, Status};
 use transport::Options;
 
-/// The host's refusal of a parameter.
-#[derive(Debug)]
-pub(crate) struct Refused(Status);
-
-impl std::fmt::Display for Refused {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "the host's param_register returned {}", self.0)
-    }
-}
-
-impl std::error::Error for Refused {}
-
 /// Declares every parameter with the host and reads its value.
 pub(crate) fn resolve(host: &HostVtable) -> Result<Options, transport::Error> {
-    Options::resolve(|declaration| register(host, declaration).map_err(Refused))
+    Options::resolve(|declaration| {
+        register(host, declaration)
+            .map_err(|status| format!("the host's param_register returned {status}"))
+    })
 }
 
 fn register(host: &HostVtable, d: &Declaration) -> Result<Value, Status> {

@@ -6,8 +6,6 @@
 //!
 //! Times are nanoseconds of `CLOCK_MONOTONIC`, which all processes of a host share. The head has both clocks at one moment.
 
-use std::fmt;
-
 mod file;
 
 pub(crate) use file::{TraceFile, monotonic};
@@ -247,30 +245,18 @@ fn text(bytes: &[u8]) -> String {
 }
 
 /// The reason why this version can read no trace from a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
     /// The file is no trace, a machine of another byte order wrote it, or its writer did not write the head.
+    #[error("this is no trace (host_trace), or its head is missing")]
     NoTrace,
     /// The file has the layout of another version.
+    #[error(
+        "the trace has version {0}, and this program reads version {VERSION}: use the host-stub of the same release as \
+         the program"
+    )]
     Version(u32),
 }
-
-impl fmt::Display for Unreadable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Unreadable::NoTrace => {
-                f.write_str("this is no trace (host_trace), or its head is missing")
-            }
-            Unreadable::Version(theirs) => write!(
-                f,
-                "the trace has version {theirs}, and this program reads version {VERSION}: use the host-stub of the \
-                 same release as the program"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for Unreadable {}
 
 #[cfg(test)]
 #[allow(clippy::unwrap_used, reason = "tests fail by panicking")]

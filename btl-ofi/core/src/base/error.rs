@@ -1,13 +1,14 @@
 //! Error types, and the mapping from libfabric's error numbers to the statuses of the host's interface.
 
 use std::ffi::{CStr, c_int};
-use std::{fmt, io};
+use std::io;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
 
 /// A call of libfabric, or of the system, that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{call} returned -{code} ({})", describe(*code))]
 pub struct CallError {
     /// C name of the call.
     pub call: &'static str,
@@ -22,20 +23,6 @@ impl CallError {
         status_of(self.code)
     }
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{} returned -{} ({})",
-            self.call,
-            self.code,
-            describe(self.code)
-        )
-    }
-}
-
-impl std::error::Error for CallError {}
 
 impl From<CallError> for io::Error {
     /// The error keeps its kind and its message; the message names the call.

@@ -3,7 +3,7 @@
 //! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components. A comment gives the
 //! reason if this transport has another default.
 
-use std::error::Error as StdError;
+use std::fmt::Display;
 use std::path::PathBuf;
 
 use mca_params::{Declaration, Value};
@@ -293,7 +293,7 @@ impl Options {
     ///
     /// # Errors
     /// [`Error::Parameter`] if `resolve` fails, if a value has another type, or if a removed parameter has a value.
-    pub fn resolve<E: StdError>(
+    pub fn resolve<E: Display>(
         mut resolve: impl FnMut(&Declaration) -> Result<Value, E>,
     ) -> Result<Options, Error> {
         let mut values = Vec::with_capacity(DECLARATIONS.len() + REMOVED.len());

@@ -1,8 +1,6 @@
 //! The part of the transport's parameters `btl_ofi_*` that both components read alike: their names and defaults, and the check
 //! of a value.
 
-use std::fmt;
-
 use mca_params::{Allowed, Declaration, Value};
 
 use crate::series;
@@ -34,26 +32,14 @@ pub(crate) fn unset(declared: &Declaration) -> Value {
     usual::value(declared).unwrap_or_else(|| default_of(declared))
 }
 
-/// The reason why a variable cannot be used.
-#[derive(Debug)]
-pub(crate) struct Unusable(pub(crate) String);
-
-impl fmt::Display for Unusable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unusable {}
-
 /// Whether a list of components includes a name; a list that begins with `^` excludes.
 pub(crate) fn lists(list: &str, name: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)
 }
 
 /// Refuses a value that the declaration does not allow, and spells a word as the declaration does. Open MPI checks enumerations
-/// but not ranges, and reads text that is not a number as 0.
-pub(crate) fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, Unusable> {
+/// but not ranges, and reads text that is not a number as 0. The error says what is allowed.
+pub(crate) fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, String> {
     if let (Allowed::OneOf(words), Some(text)) = (&declared.allowed, value.as_str())
         && let Some(word) = words.iter().find(|word| word.eq_ignore_ascii_case(text))
     {
@@ -74,10 +60,10 @@ pub(crate) fn check_allowed(declared: &Declaration, value: Value) -> Result<Valu
     if inside {
         return Ok(value);
     }
-    Err(Unusable(format!(
+    Err(format!(
         "`{value}` is not allowed; {}",
         declared.allowed_text()
-    )))
+    ))
 }
 
 #[cfg(test)]
@@ -90,7 +76,7 @@ mod tests {
     fn checked(name: &str, value: Value) -> Result<Value, String> {
         let mut declared = Options::declarations();
         let declared = declared.find(|d| d.name == name).expect("a parameter");
-        check_allowed(declared, value).map_err(|e| e.to_string())
+        check_allowed(declared, value)
     }
 
     #[test]

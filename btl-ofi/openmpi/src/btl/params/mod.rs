@@ -11,7 +11,7 @@ use crate::bindings as ffi;
 use crate::common_ofi;
 use crate::identity;
 use crate::params::{
-    OF_DEVICES, PREFIX, SHARED_PREFIX, Unusable, check_allowed, default_of, lists, unset, usual,
+    OF_DEVICES, PREFIX, SHARED_PREFIX, check_allowed, default_of, lists, unset, usual,
 };
 use crate::storage::{self, Name, Variable};
 
@@ -124,7 +124,7 @@ pub(crate) fn resolve() -> Result<Options, Error> {
             Some(variable) if variable.is_default() => unset(declared),
             Some(variable) => variable
                 .value(declared.kind)
-                .ok_or_else(|| Unusable(String::from("Open MPI has no value for it")))?,
+                .ok_or_else(|| String::from("Open MPI has no value for it"))?,
             None => every_btl::value(declared),
         };
         check_allowed(declared, value)

@@ -2,13 +2,11 @@
 //! lines.
 
 use std::ffi::{CStr, CString};
-use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use btl_ofi::Transport;
-use tracing::field::{Field, Visit};
-use tracing::span;
-use tracing::{Event, Level, Metadata, Subscriber};
+use btl_ofi::log::receive;
+use plugin_api::LogLevel;
 
 use crate::bindings as ffi;
 
@@ -62,66 +60,21 @@ pub(crate) fn verbosity() -> i32 {
     VERBOSITY.load(Ordering::Relaxed)
 }
 
-/// Sets the verbosity and routes the transport's events to this log. Only the first call installs the receiver.
+/// Sets the verbosity and routes the transport's events to this log. Only the first call installs the receiver. Failures of
+/// peers and operations also reach the error callback, which reports them at every verbosity.
 pub(crate) fn install(verbosity: i32) {
     VERBOSITY.store(verbosity, Ordering::Relaxed);
-    // An error means that a receiver is installed. This receiver can only be ours, because the library has its own
-    // copy of tracing.
-    let _ = tracing::subscriber::set_global_default(Receiver);
+    receive(
+        |level| self::verbosity() >= needed(level),
+        |_, text| line(text),
+    );
 }
 
-/// Logs the transport's events by verbosity. Failures of peers and operations also reach the error callback, which
-/// reports them at every verbosity.
-struct Receiver;
-
-fn needed(level: &Level) -> i32 {
-    match *level {
-        Level::ERROR | Level::WARN => 0,
-        // 10 and not 1: the module logs the transport's INFO events itself.
-        Level::INFO => 10,
-        Level::DEBUG => 20,
-        Level::TRACE => 100,
-    }
-}
-
-impl Subscriber for Receiver {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        verbosity() >= needed(metadata.level())
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        let mut text = Text(String::new());
-        event.record(&mut text);
-        line(&text.0);
-    }
-
-    // The transport opens no spans.
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
-/// An event's message and fields, in their order.
-struct Text(String);
-
-impl Visit for Text {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        // Writing to a String cannot fail.
-        let _ = match field.name() {
-            "message" => write!(self.0, "{value:?}"),
-            name => write!(
-                self.0,
-                "{}{name}={value:?}",
-                if self.0.is_empty() { "" } else { ", " }
-            ),
-        };
-    }
-
-    fn record_str(&mut self, field: &Field, value: &str) {
-        self.record_debug(field, &format_args!("{value}"));
+fn needed(level: LogLevel) -> i32 {
+    match level {
+        LogLevel::Error | LogLevel::Warn => 0,
+        // 10 and not 1: the module logs the transport's lines of this level itself.
+        LogLevel::Info => 10,
+        LogLevel::Debug => 20,
     }
 }

@@ -4,7 +4,7 @@
 //! sink here for each of its users. No line says whose transport it is about, so each sink gets every line.
 
 use std::fmt::Write as _;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard};
 
 use plugin_api::LogLevel;
 use tracing::field::{Field, Visit};
@@ -17,6 +17,10 @@ pub type Sink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 static SINKS: RwLock<Vec<(LogLevel, Sink)>> = RwLock::new(Vec::new());
 static INSTALLED: OnceLock<()> = OnceLock::new();
 
+fn sinks() -> RwLockReadGuard<'static, Vec<(LogLevel, Sink)>> {
+    SINKS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// A sink that receives lines until this value is dropped. A line that another thread logs at the time of the drop may
 /// still arrive.
 #[must_use = "dropping it ends the lines"]
@@ -26,9 +30,16 @@ pub struct Route(Sink);
 /// stays in place and receives the lines instead.
 pub fn route(level: LogLevel, sink: Sink) -> Route {
     INSTALLED.get_or_init(|| {
-        // Fails when the process already has a subscriber. The process's subscriber then receives
-        // the lines.
-        let _ = tracing::subscriber::set_global_default(Router);
+        receive(
+            |level| sinks().iter().any(|(most, _)| level <= *most),
+            |level, line| {
+                // Copied, because a sink may log, or add and remove sinks.
+                let sinks = sinks().clone();
+                for (_, sink) in sinks.iter().filter(|(most, _)| level <= *most) {
+                    sink(level, line);
+                }
+            },
+        );
     });
     let mut sinks = SINKS.write().unwrap_or_else(PoisonError::into_inner);
     sinks.push((level, Arc::clone(&sink)));
@@ -61,39 +72,45 @@ pub fn level_of(verbose: i32) -> LogLevel {
     }
 }
 
-struct Router;
+/// Sends this library's lines to `line`, if `is_enabled` is true for their level at the time. A `tracing` subscriber that the
+/// process already has stays in place and receives the lines instead.
+pub fn receive(
+    is_enabled: impl Fn(LogLevel) -> bool + Send + Sync + 'static,
+    line: impl Fn(LogLevel, &str) + Send + Sync + 'static,
+) {
+    let _ = tracing::subscriber::set_global_default(Receiver { is_enabled, line });
+}
 
-impl Subscriber for Router {
+struct Receiver<E, L> {
+    is_enabled: E,
+    line: L,
+}
+
+impl<E, L> Subscriber for Receiver<E, L>
+where
+    E: Fn(LogLevel) -> bool + Send + Sync + 'static,
+    L: Fn(LogLevel, &str) + Send + Sync + 'static,
+{
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        let line = level_for(*metadata.level());
-        let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner);
-        sinks.iter().any(|(level, _)| line <= *level)
+        (self.is_enabled)(level_for(*metadata.level()))
     }
 
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        (self.line)(level_for(*event.metadata().level()), &line.0);
+    }
+
+    // The transport opens no spans.
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
         span::Id::from_u64(1)
     }
-
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &Event<'_>) {
-        let level = level_for(*event.metadata().level());
-        // Copied, because a sink may log, or add and remove sinks.
-        let sinks = SINKS.read().unwrap_or_else(PoisonError::into_inner).clone();
-        let mut line = Line(String::new());
-        event.record(&mut line);
-        for (_, sink) in sinks.iter().filter(|(most, _)| level <= *most) {
-            sink(level, &line.0);
-        }
-    }
-
     fn enter(&self, _: &span::Id) {}
-
     fn exit(&self, _: &span::Id) {}
 
-    // The interest of a callsite is not cached: the set of enabled lines changes with the sinks.
+    // The interest of a callsite is not cached: the set of enabled lines changes.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> tracing::subscriber::Interest {
         tracing::subscriber::Interest::sometimes()
     }
@@ -121,30 +138,15 @@ impl Visit for Line {
     }
 }
 
-/// The lines up to `Level::INFO` that `run` logs on this thread.
+/// The lines up to [`LogLevel::Info`] that `run` logs on this thread.
 #[cfg(test)]
 pub(crate) fn captured(run: impl FnOnce()) -> Vec<String> {
-    struct Lines(Arc<std::sync::Mutex<Vec<String>>>);
-
-    impl Subscriber for Lines {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            *metadata.level() <= Level::INFO
-        }
-        fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-            span::Id::from_u64(1)
-        }
-        fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-        fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-        fn event(&self, event: &Event<'_>) {
-            let mut line = Line(String::new());
-            event.record(&mut line);
-            self.0.lock().unwrap().push(line.0);
-        }
-        fn enter(&self, _: &span::Id) {}
-        fn exit(&self, _: &span::Id) {}
-    }
-
-    let lines = Arc::default();
-    tracing::subscriber::with_default(Lines(Arc::clone(&lines)), run);
+    let lines: Arc<std::sync::Mutex<Vec<String>>> = Arc::default();
+    let kept = Arc::clone(&lines);
+    let receiver = Receiver {
+        is_enabled: |level| level <= LogLevel::Info,
+        line: move |_, line: &str| kept.lock().unwrap().push(line.to_owned()),
+    };
+    tracing::subscriber::with_default(receiver, run);
     std::mem::take(&mut *lines.lock().unwrap())
 }

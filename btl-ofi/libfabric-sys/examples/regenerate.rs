@@ -9,6 +9,7 @@
 //! `libclang-dev`), rustfmt, and headers of libfabric 1.x, whose constants bindgen can read. bindgen generates only the names
 //! below. It generates no structures that releases after 1.14 made larger: `src/headers/grown.rs` has them with the fields of
 //! 1.14.
+//! Entries of tables that the code does not call have the type `Unused`.
 
 #![allow(clippy::panic, reason = "a tool for developers reports by panicking")]
 
@@ -18,9 +19,9 @@ use std::process::Command;
 use bindgen::callbacks::{EnumVariantCustomBehavior, EnumVariantValue, ParseCallbacks};
 
 /// Types that the code names; bindgen adds the types of their fields.
-const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|cntr_attr|context|context2|cq_attr|cq_entry|cq_msg_entry|datatype|ep_attr|\
-    fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cntr|cq|ep|mr|msg|rma)|provider|rma_ioc|\
-    rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cntr|cq|domain|ep|fabric|mr)";
+const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|context|context2|cq_attr|cq_entry|cq_msg_entry|datatype|ep_attr|\
+    fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cq|ep|mr|msg|rma)|provider|rma_ioc|\
+    rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cq|domain|ep|fabric|mr)";
 
 /// Left out: structures that are known by their address only (`opaque` in `src/lib.rs`), and the declarations
 /// that belong to them.
@@ -48,8 +49,8 @@ const SHORTER: [(&str, &str); 5] = [
 /// Constants that the headers define as macros or in enumerations.
 const CONSTANTS: &str = "\
     FI_ADDR_STR FI_ATOMIC FI_ATOMIC_READ FI_ATOMIC_WRITE FI_AV_MAP FI_AV_UNSPEC FI_BAND FI_BOR FI_BXOR FI_CLASS_AV \
-    FI_CLASS_CNTR FI_CLASS_CQ FI_CLASS_DOMAIN FI_CLASS_EP FI_CLASS_FABRIC FI_CLASS_MR FI_CLASS_RX_CTX FI_CLASS_SEP \
-    FI_CLASS_TX_CTX FI_CNTR_EVENTS_COMP FI_COMPARE_ATOMIC FI_COMPLETION FI_CONTEXT FI_CONTEXT2 FI_CQ_FORMAT_CONTEXT \
+    FI_CLASS_CQ FI_CLASS_DOMAIN FI_CLASS_EP FI_CLASS_FABRIC FI_CLASS_MR FI_CLASS_RX_CTX FI_CLASS_SEP \
+    FI_CLASS_TX_CTX FI_COMPARE_ATOMIC FI_COMPLETION FI_CONTEXT FI_CONTEXT2 FI_CQ_FORMAT_CONTEXT \
     FI_CQ_FORMAT_MSG FI_CSWAP FI_DELIVERY_COMPLETE FI_DOUBLE FI_EACCES FI_EAGAIN FI_EAVAIL FI_EBUSY FI_ECONNABORTED FI_ECONNREFUSED \
     FI_ECONNRESET FI_EHOSTUNREACH FI_EINVAL FI_EIO FI_EKEYREJECTED FI_EMFILE FI_EMSGSIZE FI_ENABLE FI_ENETUNREACH \
     FI_ENODATA FI_ENOKEY FI_ENOMEM FI_ENOSPC FI_ENOSYS FI_ENOTCONN FI_EOPBADSTATE FI_EOPNOTSUPP FI_EOTHER FI_EPERM \
@@ -60,9 +61,17 @@ const CONSTANTS: &str = "\
     FI_MR_ALLOCATED FI_MR_BASIC FI_MR_COLLECTIVE FI_MR_ENDPOINT FI_MR_HMEM FI_MR_LOCAL FI_MR_MMU_NOTIFY \
     FI_MR_PROV_KEY FI_MR_RAW FI_MR_RMA_EVENT FI_MR_SCALABLE FI_MR_VIRT_ADDR FI_MSG FI_ORDER_ATOMIC_RAW \
     FI_ORDER_ATOMIC_WAR FI_ORDER_ATOMIC_WAW FI_ORDER_RMA_RAW FI_ORDER_SAS FI_PROD FI_PROGRESS_AUTO \
-    FI_PROGRESS_MANUAL FI_PROGRESS_UNSPEC FI_READ FI_RECV FI_REMOTE_READ FI_REMOTE_WRITE FI_RMA FI_RM_ENABLED FI_SELECTIVE_COMPLETION \
+    FI_PROGRESS_MANUAL FI_PROGRESS_UNSPEC FI_READ FI_RECV FI_REMOTE_READ FI_REMOTE_WRITE FI_RMA FI_RM_ENABLED \
     FI_SEND FI_SOCKADDR FI_SOCKADDR_IB FI_SOCKADDR_IN FI_SOCKADDR_IN6 FI_SUM FI_THREAD_COMPLETION FI_THREAD_DOMAIN \
     FI_THREAD_SAFE FI_THREAD_UNSPEC FI_TRANSMIT FI_UINT16 FI_UINT32 FI_UINT64 FI_UINT8 FI_WAIT_NONE FI_WRITE";
+
+/// Entries of tables that the code, or the provider of the tests, calls or offers.
+const ENTRIES: &str = "\
+    fi_ops.close fi_ops.bind fi_ops.control fi_ops.ops_set fi_ops_cq.read fi_ops_cq.readerr fi_ops_cq.strerror \
+    fi_ops_mr.regattr fi_ops_ep.tx_ctx fi_ops_ep.rx_ctx fi_ops_msg.recv fi_ops_msg.recvmsg fi_ops_msg.send \
+    fi_ops_msg.sendmsg fi_ops_rma.read fi_ops_rma.readmsg fi_ops_rma.write fi_ops_rma.writemsg fi_ops_atomic.writemsg \
+    fi_ops_atomic.readwrite fi_ops_atomic.compwrite fi_ops_cm.getname fi_provider.getinfo fi_provider.fabric \
+    fi_provider.cleanup";
 
 /// Leaves out the values of enumerations that `CONSTANTS` does not name.
 #[derive(Debug)]
@@ -80,6 +89,34 @@ impl ParseCallbacks for Named {
             .any(|constant| constant == name);
         (!named).then_some(EnumVariantCustomBehavior::Hide)
     }
+}
+
+/// The text, formatted, without the arguments of the entries that `ENTRIES` does not name.
+fn without_unused(text: &str) -> String {
+    let (mut out, mut table, mut inside) = (String::new(), "", false);
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("pub struct ") {
+            table = name.split_whitespace().next().unwrap_or_default();
+        }
+        let field = line
+            .strip_prefix("    pub ")
+            .and_then(|l| l.split_once(':'));
+        match field {
+            _ if inside => inside = !line.ends_with(">,"),
+            Some((name, rest))
+                if (table.starts_with("fi_ops") || table == "fi_provider")
+                    && (rest.is_empty() || rest.contains("Option<"))
+                    && !ENTRIES
+                        .split_whitespace()
+                        .any(|e| e == format!("{table}.{name}")) =>
+            {
+                out += &format!("    pub {name}: Option<Unused>,\n");
+                inside = !line.ends_with(">,");
+            }
+            _ => out += &format!("{line}\n"),
+        }
+    }
+    out
 }
 
 fn main() {
@@ -106,6 +143,7 @@ fn main() {
         .raw_line("")
         .raw_line("use super::grown::*;")
         .raw_line("use super::opaque::*;")
+        .raw_line("use super::Unused;")
         .raw_line("")
         .allowlist_type(TYPES)
         .allowlist_var(CONSTANTS.split_whitespace().collect::<Vec<_>>().join("|"))
@@ -134,5 +172,7 @@ fn main() {
         .status()
         .unwrap_or_else(|e| panic!("rustfmt does not start: {e}"));
     assert!(status.success(), "rustfmt: {status}");
+    let read = std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{e}"));
+    std::fs::write(&file, without_unused(&read)).unwrap_or_else(|e| panic!("{e}"));
     println!("{}: from libfabric {}", file.display(), lib.version);
 }

@@ -63,7 +63,7 @@ macro_rules! default_is_zero {
 }
 
 default_is_zero! {
-    fi_atomic_attr fi_av_attr fi_cntr_attr fi_context fi_context2 fi_cq_attr fi_cq_entry fi_cq_err_entry
+    fi_atomic_attr fi_av_attr fi_context fi_context2 fi_cq_attr fi_cq_entry fi_cq_err_entry
     fi_cq_msg_entry fi_mr_attr fi_provider
 }
 

@@ -5,6 +5,7 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::{align_of, offset_of, size_of};
 
+use super::Unused;
 use super::grown::*;
 use super::opaque::*;
 
@@ -23,7 +24,6 @@ pub type _bindgen_ty_7 = c_uint;
 pub type fi_wait_obj = c_uint;
 pub type fi_cq_format = c_uint;
 pub type fi_cq_wait_cond = c_uint;
-pub type fi_cntr_events = c_uint;
 pub type fi_hmem_iface = c_uint;
 pub type fi_datatype = c_uint;
 pub type fi_op = c_uint;
@@ -127,16 +127,8 @@ pub struct fi_ops {
     pub bind: Option<unsafe extern "C" fn(fid: *mut fid, bfid: *mut fid, flags: u64) -> c_int>,
     pub control:
         Option<unsafe extern "C" fn(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int>,
-    pub ops_open: Option<
-        unsafe extern "C" fn(
-            fid: *mut fid,
-            name: *const c_char,
-            flags: u64,
-            ops: *mut *mut c_void,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
-    pub tostr: Option<unsafe extern "C" fn(fid: *const fid, buf: *mut c_char, len: usize) -> c_int>,
+    pub ops_open: Option<Unused>,
+    pub tostr: Option<Unused>,
     pub ops_set: Option<
         unsafe extern "C" fn(
             fid: *mut fid,
@@ -209,37 +201,13 @@ pub struct fi_ops_cq {
     pub size: usize,
     pub read:
         Option<unsafe extern "C" fn(cq: *mut fid_cq, buf: *mut c_void, count: usize) -> isize>,
-    pub readfrom: Option<
-        unsafe extern "C" fn(
-            cq: *mut fid_cq,
-            buf: *mut c_void,
-            count: usize,
-            src_addr: *mut fi_addr_t,
-        ) -> isize,
-    >,
+    pub readfrom: Option<Unused>,
     pub readerr: Option<
         unsafe extern "C" fn(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, flags: u64) -> isize,
     >,
-    pub sread: Option<
-        unsafe extern "C" fn(
-            cq: *mut fid_cq,
-            buf: *mut c_void,
-            count: usize,
-            cond: *const c_void,
-            timeout: c_int,
-        ) -> isize,
-    >,
-    pub sreadfrom: Option<
-        unsafe extern "C" fn(
-            cq: *mut fid_cq,
-            buf: *mut c_void,
-            count: usize,
-            src_addr: *mut fi_addr_t,
-            cond: *const c_void,
-            timeout: c_int,
-        ) -> isize,
-    >,
-    pub signal: Option<unsafe extern "C" fn(cq: *mut fid_cq) -> c_int>,
+    pub sread: Option<Unused>,
+    pub sreadfrom: Option<Unused>,
+    pub signal: Option<Unused>,
     pub strerror: Option<
         unsafe extern "C" fn(
             cq: *mut fid_cq,
@@ -255,33 +223,6 @@ pub struct fi_ops_cq {
 pub struct fid_cq {
     pub fid: fid,
     pub ops: *mut fi_ops_cq,
-}
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct fi_cntr_attr {
-    pub events: fi_cntr_events,
-    pub wait_obj: fi_wait_obj,
-    pub wait_set: *mut fid_wait,
-    pub flags: u64,
-}
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct fi_ops_cntr {
-    pub size: usize,
-    pub read: Option<unsafe extern "C" fn(cntr: *mut fid_cntr) -> u64>,
-    pub readerr: Option<unsafe extern "C" fn(cntr: *mut fid_cntr) -> u64>,
-    pub add: Option<unsafe extern "C" fn(cntr: *mut fid_cntr, value: u64) -> c_int>,
-    pub set: Option<unsafe extern "C" fn(cntr: *mut fid_cntr, value: u64) -> c_int>,
-    pub wait:
-        Option<unsafe extern "C" fn(cntr: *mut fid_cntr, threshold: u64, timeout: c_int) -> c_int>,
-    pub adderr: Option<unsafe extern "C" fn(cntr: *mut fid_cntr, value: u64) -> c_int>,
-    pub seterr: Option<unsafe extern "C" fn(cntr: *mut fid_cntr, value: u64) -> c_int>,
-}
-#[repr(C)]
-#[derive(Copy, Clone)]
-pub struct fid_cntr {
-    pub fid: fid,
-    pub ops: *mut fi_ops_cntr,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -311,32 +252,8 @@ pub struct fid_mr {
 #[derive(Copy, Clone)]
 pub struct fi_ops_mr {
     pub size: usize,
-    pub reg: Option<
-        unsafe extern "C" fn(
-            fid: *mut fid,
-            buf: *const c_void,
-            len: usize,
-            access: u64,
-            offset: u64,
-            requested_key: u64,
-            flags: u64,
-            mr: *mut *mut fid_mr,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
-    pub regv: Option<
-        unsafe extern "C" fn(
-            fid: *mut fid,
-            iov: *const iovec,
-            count: usize,
-            access: u64,
-            offset: u64,
-            requested_key: u64,
-            flags: u64,
-            mr: *mut *mut fid_mr,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
+    pub reg: Option<Unused>,
+    pub regv: Option<Unused>,
     pub regattr: Option<
         unsafe extern "C" fn(
             fid: *mut fid,
@@ -367,25 +284,9 @@ pub struct fi_msg {
 #[derive(Copy, Clone)]
 pub struct fi_ops_ep {
     pub size: usize,
-    pub cancel: Option<unsafe extern "C" fn(fid: fid_t, context: *mut c_void) -> isize>,
-    pub getopt: Option<
-        unsafe extern "C" fn(
-            fid: fid_t,
-            level: c_int,
-            optname: c_int,
-            optval: *mut c_void,
-            optlen: *mut usize,
-        ) -> c_int,
-    >,
-    pub setopt: Option<
-        unsafe extern "C" fn(
-            fid: fid_t,
-            level: c_int,
-            optname: c_int,
-            optval: *const c_void,
-            optlen: usize,
-        ) -> c_int,
-    >,
+    pub cancel: Option<Unused>,
+    pub getopt: Option<Unused>,
+    pub setopt: Option<Unused>,
     pub tx_ctx: Option<
         unsafe extern "C" fn(
             sep: *mut fid_ep,
@@ -404,8 +305,8 @@ pub struct fi_ops_ep {
             context: *mut c_void,
         ) -> c_int,
     >,
-    pub rx_size_left: Option<unsafe extern "C" fn(ep: *mut fid_ep) -> isize>,
-    pub tx_size_left: Option<unsafe extern "C" fn(ep: *mut fid_ep) -> isize>,
+    pub rx_size_left: Option<Unused>,
+    pub tx_size_left: Option<Unused>,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -421,16 +322,7 @@ pub struct fi_ops_msg {
             context: *mut c_void,
         ) -> isize,
     >,
-    pub recvv: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const iovec,
-            desc: *mut *mut c_void,
-            count: usize,
-            src_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
+    pub recvv: Option<Unused>,
     pub recvmsg:
         Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize>,
     pub send: Option<
@@ -443,46 +335,12 @@ pub struct fi_ops_msg {
             context: *mut c_void,
         ) -> isize,
     >,
-    pub sendv: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const iovec,
-            desc: *mut *mut c_void,
-            count: usize,
-            dest_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
+    pub sendv: Option<Unused>,
     pub sendmsg:
         Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize>,
-    pub inject: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            dest_addr: fi_addr_t,
-        ) -> isize,
-    >,
-    pub senddata: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            desc: *mut c_void,
-            data: u64,
-            dest_addr: fi_addr_t,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub injectdata: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            data: u64,
-            dest_addr: fi_addr_t,
-        ) -> isize,
-    >,
+    pub inject: Option<Unused>,
+    pub senddata: Option<Unused>,
+    pub injectdata: Option<Unused>,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -538,18 +396,7 @@ pub struct fi_ops_rma {
             context: *mut c_void,
         ) -> isize,
     >,
-    pub readv: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const iovec,
-            desc: *mut *mut c_void,
-            count: usize,
-            src_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            context: *mut c_void,
-        ) -> isize,
-    >,
+    pub readv: Option<Unused>,
     pub readmsg:
         Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize>,
     pub write: Option<
@@ -564,54 +411,12 @@ pub struct fi_ops_rma {
             context: *mut c_void,
         ) -> isize,
     >,
-    pub writev: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const iovec,
-            desc: *mut *mut c_void,
-            count: usize,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            context: *mut c_void,
-        ) -> isize,
-    >,
+    pub writev: Option<Unused>,
     pub writemsg:
         Option<unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize>,
-    pub inject: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-        ) -> isize,
-    >,
-    pub writedata: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            desc: *mut c_void,
-            data: u64,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub injectdata: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            len: usize,
-            data: u64,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-        ) -> isize,
-    >,
+    pub inject: Option<Unused>,
+    pub writedata: Option<Unused>,
+    pub injectdata: Option<Unused>,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -637,49 +442,12 @@ pub struct fi_msg_atomic {
 #[derive(Copy, Clone)]
 pub struct fi_ops_atomic {
     pub size: usize,
-    pub write: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            count: usize,
-            desc: *mut c_void,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            datatype: fi_datatype,
-            op: fi_op,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub writev: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const fi_ioc,
-            desc: *mut *mut c_void,
-            count: usize,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            datatype: fi_datatype,
-            op: fi_op,
-            context: *mut c_void,
-        ) -> isize,
-    >,
+    pub write: Option<Unused>,
+    pub writev: Option<Unused>,
     pub writemsg: Option<
         unsafe extern "C" fn(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize,
     >,
-    pub inject: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            buf: *const c_void,
-            count: usize,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            datatype: fi_datatype,
-            op: fi_op,
-        ) -> isize,
-    >,
+    pub inject: Option<Unused>,
     pub readwrite: Option<
         unsafe extern "C" fn(
             ep: *mut fid_ep,
@@ -696,33 +464,8 @@ pub struct fi_ops_atomic {
             context: *mut c_void,
         ) -> isize,
     >,
-    pub readwritev: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const fi_ioc,
-            desc: *mut *mut c_void,
-            count: usize,
-            resultv: *mut fi_ioc,
-            result_desc: *mut *mut c_void,
-            result_count: usize,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            datatype: fi_datatype,
-            op: fi_op,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub readwritemsg: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            msg: *const fi_msg_atomic,
-            resultv: *mut fi_ioc,
-            result_desc: *mut *mut c_void,
-            result_count: usize,
-            flags: u64,
-        ) -> isize,
-    >,
+    pub readwritev: Option<Unused>,
+    pub readwritemsg: Option<Unused>,
     pub compwrite: Option<
         unsafe extern "C" fn(
             ep: *mut fid_ep,
@@ -741,105 +484,26 @@ pub struct fi_ops_atomic {
             context: *mut c_void,
         ) -> isize,
     >,
-    pub compwritev: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            iov: *const fi_ioc,
-            desc: *mut *mut c_void,
-            count: usize,
-            comparev: *const fi_ioc,
-            compare_desc: *mut *mut c_void,
-            compare_count: usize,
-            resultv: *mut fi_ioc,
-            result_desc: *mut *mut c_void,
-            result_count: usize,
-            dest_addr: fi_addr_t,
-            addr: u64,
-            key: u64,
-            datatype: fi_datatype,
-            op: fi_op,
-            context: *mut c_void,
-        ) -> isize,
-    >,
-    pub compwritemsg: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            msg: *const fi_msg_atomic,
-            comparev: *const fi_ioc,
-            compare_desc: *mut *mut c_void,
-            compare_count: usize,
-            resultv: *mut fi_ioc,
-            result_desc: *mut *mut c_void,
-            result_count: usize,
-            flags: u64,
-        ) -> isize,
-    >,
-    pub writevalid: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            datatype: fi_datatype,
-            op: fi_op,
-            count: *mut usize,
-        ) -> c_int,
-    >,
-    pub readwritevalid: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            datatype: fi_datatype,
-            op: fi_op,
-            count: *mut usize,
-        ) -> c_int,
-    >,
-    pub compwritevalid: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            datatype: fi_datatype,
-            op: fi_op,
-            count: *mut usize,
-        ) -> c_int,
-    >,
+    pub compwritev: Option<Unused>,
+    pub compwritemsg: Option<Unused>,
+    pub writevalid: Option<Unused>,
+    pub readwritevalid: Option<Unused>,
+    pub compwritevalid: Option<Unused>,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct fi_ops_cm {
     pub size: usize,
-    pub setname:
-        Option<unsafe extern "C" fn(fid: fid_t, addr: *mut c_void, addrlen: usize) -> c_int>,
+    pub setname: Option<Unused>,
     pub getname:
         Option<unsafe extern "C" fn(fid: fid_t, addr: *mut c_void, addrlen: *mut usize) -> c_int>,
-    pub getpeer: Option<
-        unsafe extern "C" fn(ep: *mut fid_ep, addr: *mut c_void, addrlen: *mut usize) -> c_int,
-    >,
-    pub connect: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            addr: *const c_void,
-            param: *const c_void,
-            paramlen: usize,
-        ) -> c_int,
-    >,
-    pub listen: Option<unsafe extern "C" fn(pep: *mut fid_pep) -> c_int>,
-    pub accept: Option<
-        unsafe extern "C" fn(ep: *mut fid_ep, param: *const c_void, paramlen: usize) -> c_int,
-    >,
-    pub reject: Option<
-        unsafe extern "C" fn(
-            pep: *mut fid_pep,
-            handle: fid_t,
-            param: *const c_void,
-            paramlen: usize,
-        ) -> c_int,
-    >,
-    pub shutdown: Option<unsafe extern "C" fn(ep: *mut fid_ep, flags: u64) -> c_int>,
-    pub join: Option<
-        unsafe extern "C" fn(
-            ep: *mut fid_ep,
-            addr: *const c_void,
-            flags: u64,
-            mc: *mut *mut fid_mc,
-            context: *mut c_void,
-        ) -> c_int,
-    >,
+    pub getpeer: Option<Unused>,
+    pub connect: Option<Unused>,
+    pub listen: Option<Unused>,
+    pub accept: Option<Unused>,
+    pub reject: Option<Unused>,
+    pub shutdown: Option<Unused>,
+    pub join: Option<Unused>,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -921,7 +585,6 @@ pub const FI_ORDER_ATOMIC_WAR: u64 = 274877906944;
 pub const FI_ORDER_ATOMIC_WAW: u64 = 549755813888;
 pub const FI_CONTEXT: u64 = 576460752303423488;
 pub const FI_CONTEXT2: u64 = 4503599627370496;
-pub const FI_SELECTIVE_COMPLETION: u64 = 576460752303423488;
 pub const FI_FETCH_ATOMIC: u64 = 288230376151711744;
 pub const FI_COMPARE_ATOMIC: u64 = 576460752303423488;
 const _: () = {
@@ -1061,7 +724,6 @@ pub const FI_CLASS_TX_CTX: _bindgen_ty_6 = 7;
 pub const FI_CLASS_AV: _bindgen_ty_6 = 11;
 pub const FI_CLASS_MR: _bindgen_ty_6 = 12;
 pub const FI_CLASS_CQ: _bindgen_ty_6 = 14;
-pub const FI_CLASS_CNTR: _bindgen_ty_6 = 15;
 const _: () = {
     ["Size of fi_ops"][size_of::<fi_ops>() - 56usize];
     ["Alignment of fi_ops"][align_of::<fi_ops>() - 8usize];
@@ -1152,33 +814,6 @@ const _: () = {
     ["Alignment of fid_cq"][align_of::<fid_cq>() - 8usize];
     ["Offset of field: fid_cq::fid"][offset_of!(fid_cq, fid) - 0usize];
     ["Offset of field: fid_cq::ops"][offset_of!(fid_cq, ops) - 24usize];
-};
-pub const FI_CNTR_EVENTS_COMP: fi_cntr_events = 0;
-const _: () = {
-    ["Size of fi_cntr_attr"][size_of::<fi_cntr_attr>() - 24usize];
-    ["Alignment of fi_cntr_attr"][align_of::<fi_cntr_attr>() - 8usize];
-    ["Offset of field: fi_cntr_attr::events"][offset_of!(fi_cntr_attr, events) - 0usize];
-    ["Offset of field: fi_cntr_attr::wait_obj"][offset_of!(fi_cntr_attr, wait_obj) - 4usize];
-    ["Offset of field: fi_cntr_attr::wait_set"][offset_of!(fi_cntr_attr, wait_set) - 8usize];
-    ["Offset of field: fi_cntr_attr::flags"][offset_of!(fi_cntr_attr, flags) - 16usize];
-};
-const _: () = {
-    ["Size of fi_ops_cntr"][size_of::<fi_ops_cntr>() - 64usize];
-    ["Alignment of fi_ops_cntr"][align_of::<fi_ops_cntr>() - 8usize];
-    ["Offset of field: fi_ops_cntr::size"][offset_of!(fi_ops_cntr, size) - 0usize];
-    ["Offset of field: fi_ops_cntr::read"][offset_of!(fi_ops_cntr, read) - 8usize];
-    ["Offset of field: fi_ops_cntr::readerr"][offset_of!(fi_ops_cntr, readerr) - 16usize];
-    ["Offset of field: fi_ops_cntr::add"][offset_of!(fi_ops_cntr, add) - 24usize];
-    ["Offset of field: fi_ops_cntr::set"][offset_of!(fi_ops_cntr, set) - 32usize];
-    ["Offset of field: fi_ops_cntr::wait"][offset_of!(fi_ops_cntr, wait) - 40usize];
-    ["Offset of field: fi_ops_cntr::adderr"][offset_of!(fi_ops_cntr, adderr) - 48usize];
-    ["Offset of field: fi_ops_cntr::seterr"][offset_of!(fi_ops_cntr, seterr) - 56usize];
-};
-const _: () = {
-    ["Size of fid_cntr"][size_of::<fid_cntr>() - 32usize];
-    ["Alignment of fid_cntr"][align_of::<fid_cntr>() - 8usize];
-    ["Offset of field: fid_cntr::fid"][offset_of!(fid_cntr, fid) - 0usize];
-    ["Offset of field: fid_cntr::ops"][offset_of!(fid_cntr, ops) - 24usize];
 };
 const _: () = {
     ["Size of fi_av_attr"][size_of::<fi_av_attr>() - 48usize];

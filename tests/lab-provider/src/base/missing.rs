@@ -43,6 +43,7 @@ macro_rules! missing {
     };
 }
 
+missing!();
 missing!(A);
 missing!(A B);
 missing!(A B C);

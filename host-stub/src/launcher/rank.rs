@@ -74,34 +74,29 @@ pub(super) fn signal_name(signal: i32) -> String {
 /// at a time.
 const PROVIDER_SETTINGS: [(&str, &str); 1] = [("FI_SOCKETS_PE_WAITTIME", "0")];
 
-/// The arguments of starting a rank.
-pub(super) struct Spawn<'a> {
-    pub(super) options: &'a LaunchOptions,
-    pub(super) job: &'a str,
-    /// The process group of the rank.
-    pub(super) group: i32,
-    pub(super) settings: &'a (&'static str, String),
+/// A rank's process.
+pub(super) struct Rank {
     pub(super) number: u32,
-    /// The socket to the launcher, which the rank inherits.
-    pub(super) socket: UnixStream,
+    child: Child,
+    /// The end of the process, if it is known.
+    pub(super) end: Option<End>,
+    /// The threads that forward the rank's output.
+    pub(super) taggers: Vec<JoinHandle<()>>,
 }
 
-impl Spawn<'_> {
-    /// Starts the rank's process in the job's process group. The process is killed when the calling
-    /// thread ends.
+impl Rank {
+    /// Starts the rank's process in the job's process group. The rank inherits the socket to the launcher. The process is
+    /// killed when the calling thread ends.
     ///
     /// The rank has no session of its own. If the kernel divides processor time among sessions
     /// (`sched_autogroup_enabled`), a waiting rank in its own session could not yield to another
     /// rank. The awaited ranks would then wait for the end of its time slice.
-    pub(super) fn start(self) -> io::Result<Rank> {
-        let Spawn {
-            options,
-            job,
-            group,
-            settings,
-            number,
-            socket,
-        } = self;
+    pub(super) fn start(
+        options: &LaunchOptions,
+        (job, group): (&str, i32),
+        settings: &(&str, String),
+        (number, socket): (u32, UnixStream),
+    ) -> io::Result<Rank> {
         let mut command = Command::new(&options.program);
         for (name, value) in PROVIDER_SETTINGS {
             if std::env::var_os(name).is_none() {
@@ -110,12 +105,7 @@ impl Spawn<'_> {
         }
         command
             .args(&options.arguments)
-            .envs(
-                options
-                    .environment
-                    .iter()
-                    .map(|(name, value)| (name, value)),
-            )
+            .envs(options.environment.iter().cloned())
             .env(SOCKET_ENV, Inherited::of(&socket)?.to_string())
             .env(RANK_ENV, number.to_string())
             .env(SIZE_ENV, options.ranks.to_string())
@@ -159,28 +149,9 @@ impl Spawn<'_> {
             taggers,
         })
     }
-}
-
-/// A rank's process.
-pub(super) struct Rank {
-    number: u32,
-    child: Child,
-    end: Option<End>,
-    taggers: Vec<JoinHandle<()>>,
-}
-
-impl Rank {
-    pub(super) fn number(&self) -> u32 {
-        self.number
-    }
 
     pub(super) fn pid(&self) -> i32 {
         self.child.id() as i32
-    }
-
-    /// The end of the process, if it is known.
-    pub(super) fn end(&self) -> Option<End> {
-        self.end
     }
 
     /// Checks whether the process has ended; true if it has ended since the last check.
@@ -193,10 +164,5 @@ impl Rank {
             None => End::Exit(status.code().unwrap_or_default() as u8),
         });
         Ok(self.end.is_some())
-    }
-
-    /// The threads that forward the rank's output.
-    pub(super) fn taggers(&mut self) -> impl Iterator<Item = JoinHandle<()>> + '_ {
-        self.taggers.drain(..)
     }
 }

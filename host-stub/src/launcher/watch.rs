@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::group::Group;
 use super::output;
-use super::rank::{self, Rank, Spawn};
+use super::rank::{self, Rank};
 use super::server::{Event, Membership, Server};
 use super::{
     BROKEN_JOB, End, Interrupts, LAST, LaunchError, LaunchOptions, RankOutcome, TICK,
@@ -59,15 +59,9 @@ impl Watch {
         let (mut server, sockets) = Server::new(options.ranks).map_err(LaunchError::System)?;
         let settings = (SETTINGS_ENV, encode(&options.settings));
         for (number, socket) in (0..).zip(sockets) {
-            let spawn = Spawn {
-                options,
-                job,
-                group: self.group.number(),
-                settings: &settings,
-                number,
-                socket,
-            };
-            let rank = spawn.start().map_err(|source| LaunchError::Program {
+            let of_job = (job, self.group.number());
+            let rank = Rank::start(options, of_job, &settings, (number, socket));
+            let rank = rank.map_err(|source| LaunchError::Program {
                 program: options.program.clone(),
                 rank: number,
                 source,
@@ -108,7 +102,7 @@ impl Watch {
                     None => failure,
                 });
             }
-            if self.ranks.iter().all(|rank| rank.end().is_some()) {
+            if self.ranks.iter().all(|rank| rank.end.is_some()) {
                 return Ok(first);
             }
         }
@@ -124,25 +118,23 @@ impl Watch {
     fn judge_ends(&self, server: &Server) -> Option<Failure> {
         // If several ranks ended since the last check, the rank that a signal killed is the likely
         // cause of the others' exit codes.
-        let killed = self
-            .ranks
-            .iter()
-            .find(|rank| matches!(rank.end(), Some(End::Signal(_))));
-        let failed = self
-            .ranks
-            .iter()
-            .find(|rank| matches!(rank.end(), Some(End::Exit(code)) if code != 0));
+        let of = |is_it: fn(&End) -> bool| {
+            let mut ranks = self.ranks.iter();
+            ranks.find(|rank| rank.end.as_ref().is_some_and(is_it))
+        };
+        let killed = of(|end| matches!(end, End::Signal(_)));
+        let failed = of(|end| matches!(end, End::Exit(1..)));
         if let Some(rank) = killed.or(failed) {
-            let end = rank.end()?;
+            let end = rank.end?;
             return Some(Failure {
                 code: end.code(),
-                rank: Some(rank.number()),
-                message: format!("rank {} (process {}) {end}", rank.number(), rank.pid()),
+                rank: Some(rank.number),
+                message: format!("rank {} (process {}) {end}", rank.number, rank.pid()),
             });
         }
         let waiting = server.waiting();
-        for rank in self.ranks.iter().filter(|rank| rank.end().is_some()) {
-            let number = rank.number();
+        for rank in self.ranks.iter().filter(|rank| rank.end.is_some()) {
+            let number = rank.number;
             let reason = match server.membership(number) {
                 Membership::Joined => "ended without leaving the job in good order".to_owned(),
                 _ if !waiting.is_empty() && !waiting.contains(&number) => {
@@ -164,7 +156,7 @@ impl Watch {
     fn left(&mut self) -> Vec<i32> {
         // After an error the rank counts as running, until the launcher stops waiting for it.
         let _ = self.look();
-        let running = self.ranks.iter().filter(|rank| rank.end().is_none());
+        let running = self.ranks.iter().filter(|rank| rank.end.is_none());
         let mut left: Vec<i32> = running.map(Rank::pid).collect();
         left.extend(self.group.children());
         left
@@ -198,18 +190,25 @@ impl Watch {
             }
             std::thread::sleep(TICK / 10);
         }
-        let taggers = self.ranks.iter_mut().flat_map(Rank::taggers).collect();
+        let ranks = self.ranks.iter_mut();
+        let taggers = ranks.flat_map(|rank| rank.taggers.drain(..)).collect();
         let signal = &mut self.signal;
         output::finish(taggers, || {
             *signal = signal.or_else(|| interrupts.and_then(Interrupts::take));
             signal.is_some()
         });
-        let ended = Ended {
-            interruption: self.interruption(),
-            ranks: self.outcomes(),
+        let interruption = self.interruption();
+        let of = |rank: &Rank| RankOutcome {
+            rank: rank.number,
+            pid: rank.pid(),
+            end: rank.end,
         };
+        let ranks = self.ranks.iter().map(of).collect();
         self.group.reap();
-        ended
+        Ended {
+            interruption,
+            ranks,
+        }
     }
 
     /// The failure that results from a signal, if a signal ended the job.
@@ -220,17 +219,6 @@ impl Watch {
             rank: None,
             message: format!("got {}; ended the job", rank::signal_name(signal)),
         })
-    }
-
-    fn outcomes(&self) -> Vec<RankOutcome> {
-        self.ranks
-            .iter()
-            .map(|rank| RankOutcome {
-                rank: rank.number(),
-                pid: rank.pid(),
-                end: rank.end(),
-            })
-            .collect()
     }
 }
 

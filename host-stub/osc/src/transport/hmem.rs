@@ -1,10 +1,7 @@
 //! A transport's functions for device memory.
 
-use std::ptr::NonNull;
-
 use plugin_api::{Access, HmemInfo, IoVec, OverrideOps, Status};
 
-use super::error::Subject;
 use super::modules::HmemFunctions;
 use super::{Registration, Transport, TransportError};
 
@@ -62,30 +59,24 @@ impl Transport {
         iface: u32,
         device: u64,
     ) -> Result<Registration, TransportError> {
-        let error = |status| TransportError {
-            operation: "register_hmem",
-            subject: Subject::Memory(base as usize, len),
-            status,
-        };
-        let functions = self.hmem().ok_or(error(Status::NOT_SUPPORTED))?;
         let mut handle = std::ptr::null_mut();
-        // SAFETY: the caller vouches for the memory; `handle` is writable.
-        let status = unsafe {
-            (functions.register_hmem)(
-                self.module(),
-                std::ptr::null_mut(),
-                base.cast(),
-                len,
-                access.bits(),
-                iface,
-                device,
-                &mut handle,
-            )
+        let status = match self.hmem() {
+            None => Status::NOT_SUPPORTED,
+            // SAFETY: the caller vouches for the memory; `handle` is writable.
+            Some(functions) => unsafe {
+                (functions.register_hmem)(
+                    self.module(),
+                    std::ptr::null_mut(),
+                    base.cast(),
+                    len,
+                    access.bits(),
+                    iface,
+                    device,
+                    &mut handle,
+                )
+            },
         };
-        status.ok().map_err(error)?;
-        // Success without a handle breaks the contract.
-        let handle = NonNull::new(handle).ok_or(error(Status::ERROR))?;
-        Ok(Registration::new(self.clone(), handle, base as usize, len))
+        self.registration("register_hmem", (base, len), status, handle)
     }
 
     /// Copies bytes of the runs, from `offset` on, to `into`. Returns the number of copied bytes,
@@ -149,7 +140,7 @@ impl Transport {
 
     /// Whether the plugin copies blocks at regular distances in one call.
     pub fn copies_blocks(&self) -> bool {
-        self.hmem().is_some_and(|hmem| hmem.strided.is_some())
+        self.functions().strided.is_some()
     }
 
     /// Copies blocks of kind `iface` to `into`, one after the other. Returns the number of copied bytes, or a
@@ -158,7 +149,7 @@ impl Transport {
     /// # Safety
     /// The blocks are memory of that kind.
     pub unsafe fn copy_from_blocks(&self, into: &mut [u8], iface: u32, blocks: &Blocks) -> i64 {
-        let Some(functions) = self.hmem().and_then(|hmem| hmem.strided) else {
+        let Some(functions) = &self.functions().strided else {
             return NO_FUNCTION;
         };
         // SAFETY: a slice with its length, two numbers each; the caller vouches for the blocks.
@@ -181,7 +172,7 @@ impl Transport {
     /// # Safety
     /// As for [`copy_from_blocks`](Self::copy_from_blocks).
     pub unsafe fn copy_to_blocks(&self, iface: u32, blocks: &Blocks, from: &[u8]) -> i64 {
-        let Some(functions) = self.hmem().and_then(|hmem| hmem.strided) else {
+        let Some(functions) = &self.functions().strided else {
             return NO_FUNCTION;
         };
         // SAFETY: a slice with its length, two numbers each; the caller vouches for the blocks.

@@ -256,7 +256,7 @@ impl Transport {
     }
 
     /// The result of a function that registers memory.
-    fn registration(
+    pub(super) fn registration(
         &self,
         operation: &'static str,
         (base, len): (*mut u8, usize),

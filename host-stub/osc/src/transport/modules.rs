@@ -23,6 +23,8 @@ macro_rules! functions {
         pub struct Functions {
             /// The functions for device memory, if the plugin has them.
             pub hmem: Option<HmemFunctions>,
+            /// If the plugin has both functions.
+            pub strided: Option<StridedFunctions>,
             /// If the plugin has this function.
             pub put_notify: Option<PutNotify>,
             /// If the plugin has this function.
@@ -35,7 +37,7 @@ macro_rules! functions {
         impl Functions {
             /// Copies the functions; the error is the name of the first entry that is NULL.
             fn copy(table: &ModuleVtable) -> Result<Self, &'static str> {
-                Ok(Functions { hmem: HmemFunctions::copy(table), put_notify: table.put_notify, register_shared: table.register_shared, apply: ApplyFunctions::copy(table), $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
+                Ok(Functions { hmem: HmemFunctions::copy(table), strided: StridedFunctions::copy(table), put_notify: table.put_notify, register_shared: table.register_shared, apply: ApplyFunctions::copy(table), $($entry: table.$entry.ok_or(stringify!($entry))?,)* })
             }
         }
     };
@@ -73,31 +75,48 @@ pub type RegisterShared = unsafe extern "C" fn(
     *mut *mut Handle,
 ) -> Status;
 
-/// The two functions of ABI 1.5; a plugin has both or none.
-#[derive(Clone, Copy)]
-pub struct ApplyFunctions {
-    /// `apply` of the table.
-    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub apply: unsafe extern "C" fn(
-        *mut Module,
-        *mut Endpoint,
-        u64,
-        *const Handle,
-        *const ApplyRequest,
-        Callback,
-        Pointer,
-        Pointer,
-    ) -> Status,
-    /// `register_apply` of the table.
-    pub register: unsafe extern "C" fn(*mut Module, Option<ApplyFn>, Pointer) -> Status,
+/// Functions that a plugin has all or none of, by the names of the table's entries.
+macro_rules! group {
+    ($(#[$doc:meta])* $group:ident { $($name:ident is $entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)* }) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy)]
+        pub struct $group {
+            $(#[doc = concat!("`", stringify!($entry), "` of the table.")]
+            pub $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+        }
+
+        impl $group {
+            fn copy(table: &ModuleVtable) -> Option<Self> {
+                Some($group { $($name: table.$entry?,)* })
+            }
+        }
+    };
 }
 
-impl ApplyFunctions {
-    fn copy(table: &ModuleVtable) -> Option<Self> {
-        Some(ApplyFunctions {
-            apply: table.apply?,
-            register: table.register_apply?,
-        })
+group! {
+    /// The functions of ABI 1.5.
+    ApplyFunctions {
+        apply is apply: fn(*mut Module, *mut Endpoint, u64, *const Handle, *const ApplyRequest, Callback, Pointer, Pointer) -> Status;
+        register is register_apply: fn(*mut Module, Option<ApplyFn>, Pointer) -> Status;
+    }
+}
+
+group! {
+    /// The functions of ABI 1.1, for memory of devices.
+    HmemFunctions {
+        set_overrides is set_overrides: fn(*mut Module, *const OverrideOps) -> Status;
+        register_hmem is register_hmem: fn(*mut Module, *mut Endpoint, Pointer, usize, u32, u32, u64, *mut *mut Handle) -> Status;
+        copy_from is copy_from_hmem_iov: fn(*mut Module, Pointer, usize, *const IoVec, *const u32, usize, u64) -> i64;
+        copy_to is copy_to_hmem_iov: fn(*mut Module, *const IoVec, *const u32, usize, u64, *const c_void, usize) -> i64;
+        query is query_hmem: fn(*mut Module, u32, *mut HmemInfo) -> Status;
+    }
+}
+
+group! {
+    /// The functions of ABI 1.4, for blocks of such memory at regular distances.
+    StridedFunctions {
+        copy_from is copy_from_hmem_strided: fn(*mut Module, Pointer, usize, *const c_void, u32, usize, *const usize, *const usize) -> i64;
+        copy_to is copy_to_hmem_strided: fn(*mut Module, Pointer, u32, usize, *const usize, *const usize, *const c_void, usize) -> i64;
     }
 }
 
@@ -130,102 +149,6 @@ functions! {
         *mut Handle, *const Handle, u32, Callback, Pointer, Pointer) -> Status;
     stats: fn(*mut Module, *mut Stats) -> Status;
     finalize: fn(*mut Module) -> Status;
-}
-
-/// The functions of ABI 1.1; a plugin has all or none.
-#[derive(Clone, Copy)]
-pub struct HmemFunctions {
-    /// `set_overrides`.
-    pub set_overrides: unsafe extern "C" fn(*mut Module, *const OverrideOps) -> Status,
-    /// `register_hmem`.
-    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub register_hmem: unsafe extern "C" fn(
-        *mut Module,
-        *mut Endpoint,
-        Pointer,
-        usize,
-        u32,
-        u32,
-        u64,
-        *mut *mut Handle,
-    ) -> Status,
-    /// `copy_from_hmem_iov`.
-    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub copy_from: unsafe extern "C" fn(
-        *mut Module,
-        Pointer,
-        usize,
-        *const IoVec,
-        *const u32,
-        usize,
-        u64,
-    ) -> i64,
-    /// `copy_to_hmem_iov`.
-    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub copy_to: unsafe extern "C" fn(
-        *mut Module,
-        *const IoVec,
-        *const u32,
-        usize,
-        u64,
-        *const c_void,
-        usize,
-    ) -> i64,
-    /// `query_hmem`.
-    pub query: unsafe extern "C" fn(*mut Module, u32, *mut HmemInfo) -> Status,
-    /// The two functions of ABI 1.4; a plugin has both or none.
-    pub strided: Option<StridedFunctions>,
-}
-
-/// Copies of blocks at regular distances.
-#[derive(Clone, Copy)]
-pub struct StridedFunctions {
-    /// `copy_from_hmem_strided`.
-    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub copy_from: unsafe extern "C" fn(
-        *mut Module,
-        Pointer,
-        usize,
-        *const c_void,
-        u32,
-        usize,
-        *const usize,
-        *const usize,
-    ) -> i64,
-    /// `copy_to_hmem_strided`.
-    #[allow(clippy::type_complexity, reason = "the ABI's shape")]
-    pub copy_to: unsafe extern "C" fn(
-        *mut Module,
-        Pointer,
-        u32,
-        usize,
-        *const usize,
-        *const usize,
-        *const c_void,
-        usize,
-    ) -> i64,
-}
-
-impl StridedFunctions {
-    fn copy(table: &ModuleVtable) -> Option<Self> {
-        Some(StridedFunctions {
-            copy_from: table.copy_from_hmem_strided?,
-            copy_to: table.copy_to_hmem_strided?,
-        })
-    }
-}
-
-impl HmemFunctions {
-    fn copy(table: &ModuleVtable) -> Option<Self> {
-        Some(HmemFunctions {
-            set_overrides: table.set_overrides?,
-            register_hmem: table.register_hmem?,
-            copy_from: table.copy_from_hmem_iov?,
-            copy_to: table.copy_to_hmem_iov?,
-            query: table.query_hmem?,
-            strided: StridedFunctions::copy(table),
-        })
-    }
 }
 
 /// A module, and the function that ends it.

@@ -30,6 +30,49 @@ macro_rules! through {
     }};
 }
 
+const NULL: *mut c_void = ptr::null_mut();
+
+/// Defines functions that call an entry of a table of their first argument.
+macro_rules! calls {
+    ($($name:ident($object:ident: $class:ty $(, $arg:ident: $type:ty)*) is $ops:ident.$entry:ident($($passed:expr),*);)*) => {
+        $(
+            #[doc = concat!("`", stringify!($name), "`.")]
+            ///
+            /// # Safety
+            /// See the module.
+            pub unsafe fn $name($object: $class $(, $arg: $type)*) -> c_int {
+                through!((*$object).$ops, $entry, ENOSYS, $($passed),*)
+            }
+        )*
+    };
+}
+
+// `fi_bind` is `fi_ep_bind`, `fi_scalable_ep_bind` and `fi_mr_bind`, which one entry serves; `fi_enable` also `fi_mr_enable`.
+calls! {
+    fi_close(fid: *mut fid) is ops.close(fid);
+    fi_bind(fid: *mut fid, bound: *mut fid, flags: u64) is ops.bind(fid, bound, flags);
+    fi_enable(fid: *mut fid) is ops.control(fid, FI_ENABLE as c_int, NULL);
+    fi_domain(fabric: *mut fid_fabric, info: *mut fi_info, domain: *mut *mut fid_domain)
+        is ops.domain(fabric, info, domain, NULL);
+    fi_av_open(domain: *mut fid_domain, attr: *mut fi_av_attr, av: *mut *mut fid_av) is ops.av_open(domain, attr, av, NULL);
+    fi_cq_open(domain: *mut fid_domain, attr: *mut fi_cq_attr, cq: *mut *mut fid_cq) is ops.cq_open(domain, attr, cq, NULL);
+    fi_endpoint(domain: *mut fid_domain, info: *mut fi_info, ep: *mut *mut fid_ep) is ops.endpoint(domain, info, ep, NULL);
+    fi_scalable_ep(domain: *mut fid_domain, info: *mut fi_info, sep: *mut *mut fid_ep)
+        is ops.scalable_ep(domain, info, sep, NULL);
+    fi_tx_context(sep: *mut fid_ep, index: c_int, attr: *mut fi_tx_attr, tx: *mut *mut fid_ep)
+        is ops.tx_ctx(sep, index, attr, tx, NULL);
+    fi_rx_context(sep: *mut fid_ep, index: c_int, attr: *mut fi_rx_attr, rx: *mut *mut fid_ep)
+        is ops.rx_ctx(sep, index, attr, rx, NULL);
+    fi_query_atomic(domain: *mut fid_domain, datatype: fi_datatype, op: fi_op, attr: *mut fi_atomic_attr, flags: u64)
+        is ops.query_atomic(domain, datatype, op, attr, flags);
+    fi_getname(ep: *mut fid_ep, addr: *mut c_void, len: *mut usize)
+        is cm.getname(ptr::addr_of_mut!((*ep).fid), addr, len);
+    fi_av_insert(av: *mut fid_av, addr: *const c_void, count: usize, out: *mut fi_addr_t, flags: u64)
+        is ops.insert(av, addr, count, out, flags, NULL);
+    fi_av_remove(av: *mut fid_av, addr: *mut fi_addr_t, count: usize) is ops.remove(av, addr, count, 0);
+    fi_av_lookup(av: *mut fid_av, at: fi_addr_t, addr: *mut c_void, len: *mut usize) is ops.lookup(av, at, addr, len);
+}
+
 /// A caller's structure followed by zeroed space: a release newer than the bindings may read or write fields that it
 /// added. Zero is the default of such a field.
 #[repr(C)]
@@ -50,204 +93,6 @@ impl<T> Padded<T> {
     fn address(&mut self) -> *mut T {
         ptr::from_mut(self).cast()
     }
-}
-
-/// `fi_close`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_close(fid: *mut fid) -> c_int {
-    through!((*fid).ops, close, ENOSYS, fid)
-}
-
-/// `fi_ep_bind`, `fi_scalable_ep_bind` and `fi_mr_bind`: one entry serves all.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_bind(fid: *mut fid, bound: *mut fid, flags: u64) -> c_int {
-    through!((*fid).ops, bind, ENOSYS, fid, bound, flags)
-}
-
-/// `fi_enable` and `fi_mr_enable`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_enable(fid: *mut fid) -> c_int {
-    through!(
-        (*fid).ops,
-        control,
-        ENOSYS,
-        fid,
-        FI_ENABLE as c_int,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_domain`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_domain(
-    fabric: *mut fid_fabric,
-    info: *mut fi_info,
-    domain: *mut *mut fid_domain,
-) -> c_int {
-    through!(
-        (*fabric).ops,
-        domain,
-        ENOSYS,
-        fabric,
-        info,
-        domain,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_av_open`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_av_open(
-    domain: *mut fid_domain,
-    attr: *mut fi_av_attr,
-    av: *mut *mut fid_av,
-) -> c_int {
-    through!(
-        (*domain).ops,
-        av_open,
-        ENOSYS,
-        domain,
-        attr,
-        av,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_cq_open`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_cq_open(
-    domain: *mut fid_domain,
-    attr: *mut fi_cq_attr,
-    cq: *mut *mut fid_cq,
-) -> c_int {
-    through!(
-        (*domain).ops,
-        cq_open,
-        ENOSYS,
-        domain,
-        attr,
-        cq,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_endpoint`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_endpoint(
-    domain: *mut fid_domain,
-    info: *mut fi_info,
-    ep: *mut *mut fid_ep,
-) -> c_int {
-    through!(
-        (*domain).ops,
-        endpoint,
-        ENOSYS,
-        domain,
-        info,
-        ep,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_scalable_ep`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_scalable_ep(
-    domain: *mut fid_domain,
-    info: *mut fi_info,
-    sep: *mut *mut fid_ep,
-) -> c_int {
-    through!(
-        (*domain).ops,
-        scalable_ep,
-        ENOSYS,
-        domain,
-        info,
-        sep,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_tx_context`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_tx_context(
-    sep: *mut fid_ep,
-    index: c_int,
-    attr: *mut fi_tx_attr,
-    tx: *mut *mut fid_ep,
-) -> c_int {
-    through!(
-        (*sep).ops,
-        tx_ctx,
-        ENOSYS,
-        sep,
-        index,
-        attr,
-        tx,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_rx_context`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_rx_context(
-    sep: *mut fid_ep,
-    index: c_int,
-    attr: *mut fi_rx_attr,
-    rx: *mut *mut fid_ep,
-) -> c_int {
-    through!(
-        (*sep).ops,
-        rx_ctx,
-        ENOSYS,
-        sep,
-        index,
-        attr,
-        rx,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_query_atomic`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_query_atomic(
-    domain: *mut fid_domain,
-    datatype: fi_datatype,
-    op: fi_op,
-    attr: *mut fi_atomic_attr,
-    flags: u64,
-) -> c_int {
-    through!(
-        (*domain).ops,
-        query_atomic,
-        ENOSYS,
-        domain,
-        datatype,
-        op,
-        attr,
-        flags
-    )
 }
 
 /// `fi_mr_regattr`.
@@ -295,66 +140,6 @@ pub unsafe fn fi_set_ops(
         return ENOSYS;
     }
     through!((*fid).ops, ops_set, ENOSYS, fid, name, flags, ops, context)
-}
-
-/// `fi_getname`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_getname(ep: *mut fid_ep, addr: *mut c_void, len: *mut usize) -> c_int {
-    through!(
-        (*ep).cm,
-        getname,
-        ENOSYS,
-        ptr::addr_of_mut!((*ep).fid),
-        addr,
-        len
-    )
-}
-
-/// `fi_av_insert`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_av_insert(
-    av: *mut fid_av,
-    addr: *const c_void,
-    count: usize,
-    out: *mut fi_addr_t,
-    flags: u64,
-) -> c_int {
-    through!(
-        (*av).ops,
-        insert,
-        ENOSYS,
-        av,
-        addr,
-        count,
-        out,
-        flags,
-        ptr::null_mut()
-    )
-}
-
-/// `fi_av_remove`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_av_remove(av: *mut fid_av, addr: *mut fi_addr_t, count: usize) -> c_int {
-    through!((*av).ops, remove, ENOSYS, av, addr, count, 0)
-}
-
-/// `fi_av_lookup`.
-///
-/// # Safety
-/// See the module.
-pub unsafe fn fi_av_lookup(
-    av: *mut fid_av,
-    at: fi_addr_t,
-    addr: *mut c_void,
-    len: *mut usize,
-) -> c_int {
-    through!((*av).ops, lookup, ENOSYS, av, at, addr, len)
 }
 
 /// `fi_cq_readerr`.

@@ -3,7 +3,7 @@
 // From libfabric's headers by examples/regenerate.rs, which says how. Do not edit.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
-use std::mem::{align_of, offset_of, size_of};
+use std::mem::{align_of, size_of};
 
 use super::Unused;
 use super::grown::*;
@@ -590,8 +590,6 @@ pub const FI_COMPARE_ATOMIC: u64 = 576460752303423488;
 const _: () = {
     ["Size of iovec"][size_of::<iovec>() - 16usize];
     ["Alignment of iovec"][align_of::<iovec>() - 8usize];
-    ["Offset of field: iovec::iov_base"][offset_of!(iovec, iov_base) - 0usize];
-    ["Offset of field: iovec::iov_len"][offset_of!(iovec, iov_len) - 8usize];
 };
 pub const FI_EOTHER: _bindgen_ty_1 = 256;
 pub const FI_ETOOSMALL: _bindgen_ty_1 = 257;
@@ -602,8 +600,6 @@ pub const FI_ENOKEY: _bindgen_ty_1 = 266;
 const _: () = {
     ["Size of fi_ioc"][size_of::<fi_ioc>() - 16usize];
     ["Alignment of fi_ioc"][align_of::<fi_ioc>() - 8usize];
-    ["Offset of field: fi_ioc::addr"][offset_of!(fi_ioc, addr) - 0usize];
-    ["Offset of field: fi_ioc::count"][offset_of!(fi_ioc, count) - 8usize];
 };
 pub const FI_FORMAT_UNSPEC: _bindgen_ty_3 = 0;
 pub const FI_SOCKADDR: _bindgen_ty_3 = 1;
@@ -628,92 +624,26 @@ pub const FI_EP_RDM: fi_ep_type = 3;
 const _: () = {
     ["Size of fi_tx_attr"][size_of::<fi_tx_attr>() - 80usize];
     ["Alignment of fi_tx_attr"][align_of::<fi_tx_attr>() - 8usize];
-    ["Offset of field: fi_tx_attr::caps"][offset_of!(fi_tx_attr, caps) - 0usize];
-    ["Offset of field: fi_tx_attr::mode"][offset_of!(fi_tx_attr, mode) - 8usize];
-    ["Offset of field: fi_tx_attr::op_flags"][offset_of!(fi_tx_attr, op_flags) - 16usize];
-    ["Offset of field: fi_tx_attr::msg_order"][offset_of!(fi_tx_attr, msg_order) - 24usize];
-    ["Offset of field: fi_tx_attr::comp_order"][offset_of!(fi_tx_attr, comp_order) - 32usize];
-    ["Offset of field: fi_tx_attr::inject_size"][offset_of!(fi_tx_attr, inject_size) - 40usize];
-    ["Offset of field: fi_tx_attr::size"][offset_of!(fi_tx_attr, size) - 48usize];
-    ["Offset of field: fi_tx_attr::iov_limit"][offset_of!(fi_tx_attr, iov_limit) - 56usize];
-    ["Offset of field: fi_tx_attr::rma_iov_limit"][offset_of!(fi_tx_attr, rma_iov_limit) - 64usize];
-    ["Offset of field: fi_tx_attr::tclass"][offset_of!(fi_tx_attr, tclass) - 72usize];
 };
 const _: () = {
     ["Size of fi_rx_attr"][size_of::<fi_rx_attr>() - 64usize];
     ["Alignment of fi_rx_attr"][align_of::<fi_rx_attr>() - 8usize];
-    ["Offset of field: fi_rx_attr::caps"][offset_of!(fi_rx_attr, caps) - 0usize];
-    ["Offset of field: fi_rx_attr::mode"][offset_of!(fi_rx_attr, mode) - 8usize];
-    ["Offset of field: fi_rx_attr::op_flags"][offset_of!(fi_rx_attr, op_flags) - 16usize];
-    ["Offset of field: fi_rx_attr::msg_order"][offset_of!(fi_rx_attr, msg_order) - 24usize];
-    ["Offset of field: fi_rx_attr::comp_order"][offset_of!(fi_rx_attr, comp_order) - 32usize];
-    ["Offset of field: fi_rx_attr::total_buffered_recv"]
-        [offset_of!(fi_rx_attr, total_buffered_recv) - 40usize];
-    ["Offset of field: fi_rx_attr::size"][offset_of!(fi_rx_attr, size) - 48usize];
-    ["Offset of field: fi_rx_attr::iov_limit"][offset_of!(fi_rx_attr, iov_limit) - 56usize];
 };
 const _: () = {
     ["Size of fi_ep_attr"][size_of::<fi_ep_attr>() - 96usize];
     ["Alignment of fi_ep_attr"][align_of::<fi_ep_attr>() - 8usize];
-    ["Offset of field: fi_ep_attr::type_"][offset_of!(fi_ep_attr, type_) - 0usize];
-    ["Offset of field: fi_ep_attr::protocol"][offset_of!(fi_ep_attr, protocol) - 4usize];
-    ["Offset of field: fi_ep_attr::protocol_version"]
-        [offset_of!(fi_ep_attr, protocol_version) - 8usize];
-    ["Offset of field: fi_ep_attr::max_msg_size"][offset_of!(fi_ep_attr, max_msg_size) - 16usize];
-    ["Offset of field: fi_ep_attr::msg_prefix_size"]
-        [offset_of!(fi_ep_attr, msg_prefix_size) - 24usize];
-    ["Offset of field: fi_ep_attr::max_order_raw_size"]
-        [offset_of!(fi_ep_attr, max_order_raw_size) - 32usize];
-    ["Offset of field: fi_ep_attr::max_order_war_size"]
-        [offset_of!(fi_ep_attr, max_order_war_size) - 40usize];
-    ["Offset of field: fi_ep_attr::max_order_waw_size"]
-        [offset_of!(fi_ep_attr, max_order_waw_size) - 48usize];
-    ["Offset of field: fi_ep_attr::mem_tag_format"]
-        [offset_of!(fi_ep_attr, mem_tag_format) - 56usize];
-    ["Offset of field: fi_ep_attr::tx_ctx_cnt"][offset_of!(fi_ep_attr, tx_ctx_cnt) - 64usize];
-    ["Offset of field: fi_ep_attr::rx_ctx_cnt"][offset_of!(fi_ep_attr, rx_ctx_cnt) - 72usize];
-    ["Offset of field: fi_ep_attr::auth_key_size"][offset_of!(fi_ep_attr, auth_key_size) - 80usize];
-    ["Offset of field: fi_ep_attr::auth_key"][offset_of!(fi_ep_attr, auth_key) - 88usize];
 };
 const _: () = {
     ["Size of fi_fabric_attr"][size_of::<fi_fabric_attr>() - 32usize];
     ["Alignment of fi_fabric_attr"][align_of::<fi_fabric_attr>() - 8usize];
-    ["Offset of field: fi_fabric_attr::fabric"][offset_of!(fi_fabric_attr, fabric) - 0usize];
-    ["Offset of field: fi_fabric_attr::name"][offset_of!(fi_fabric_attr, name) - 8usize];
-    ["Offset of field: fi_fabric_attr::prov_name"][offset_of!(fi_fabric_attr, prov_name) - 16usize];
-    ["Offset of field: fi_fabric_attr::prov_version"]
-        [offset_of!(fi_fabric_attr, prov_version) - 24usize];
-    ["Offset of field: fi_fabric_attr::api_version"]
-        [offset_of!(fi_fabric_attr, api_version) - 28usize];
 };
 const _: () = {
     ["Size of fi_info"][size_of::<fi_info>() - 120usize];
     ["Alignment of fi_info"][align_of::<fi_info>() - 8usize];
-    ["Offset of field: fi_info::next"][offset_of!(fi_info, next) - 0usize];
-    ["Offset of field: fi_info::caps"][offset_of!(fi_info, caps) - 8usize];
-    ["Offset of field: fi_info::mode"][offset_of!(fi_info, mode) - 16usize];
-    ["Offset of field: fi_info::addr_format"][offset_of!(fi_info, addr_format) - 24usize];
-    ["Offset of field: fi_info::src_addrlen"][offset_of!(fi_info, src_addrlen) - 32usize];
-    ["Offset of field: fi_info::dest_addrlen"][offset_of!(fi_info, dest_addrlen) - 40usize];
-    ["Offset of field: fi_info::src_addr"][offset_of!(fi_info, src_addr) - 48usize];
-    ["Offset of field: fi_info::dest_addr"][offset_of!(fi_info, dest_addr) - 56usize];
-    ["Offset of field: fi_info::handle"][offset_of!(fi_info, handle) - 64usize];
-    ["Offset of field: fi_info::tx_attr"][offset_of!(fi_info, tx_attr) - 72usize];
-    ["Offset of field: fi_info::rx_attr"][offset_of!(fi_info, rx_attr) - 80usize];
-    ["Offset of field: fi_info::ep_attr"][offset_of!(fi_info, ep_attr) - 88usize];
-    ["Offset of field: fi_info::domain_attr"][offset_of!(fi_info, domain_attr) - 96usize];
-    ["Offset of field: fi_info::fabric_attr"][offset_of!(fi_info, fabric_attr) - 104usize];
-    ["Offset of field: fi_info::nic"][offset_of!(fi_info, nic) - 112usize];
 };
 const _: () = {
     ["Size of fi_link_attr"][size_of::<fi_link_attr>() - 40usize];
     ["Alignment of fi_link_attr"][align_of::<fi_link_attr>() - 8usize];
-    ["Offset of field: fi_link_attr::address"][offset_of!(fi_link_attr, address) - 0usize];
-    ["Offset of field: fi_link_attr::mtu"][offset_of!(fi_link_attr, mtu) - 8usize];
-    ["Offset of field: fi_link_attr::speed"][offset_of!(fi_link_attr, speed) - 16usize];
-    ["Offset of field: fi_link_attr::state"][offset_of!(fi_link_attr, state) - 24usize];
-    ["Offset of field: fi_link_attr::network_type"]
-        [offset_of!(fi_link_attr, network_type) - 32usize];
 };
 pub const FI_CLASS_FABRIC: _bindgen_ty_6 = 1;
 pub const FI_CLASS_DOMAIN: _bindgen_ty_6 = 2;
@@ -727,47 +657,27 @@ pub const FI_CLASS_CQ: _bindgen_ty_6 = 14;
 const _: () = {
     ["Size of fi_ops"][size_of::<fi_ops>() - 56usize];
     ["Alignment of fi_ops"][align_of::<fi_ops>() - 8usize];
-    ["Offset of field: fi_ops::size"][offset_of!(fi_ops, size) - 0usize];
-    ["Offset of field: fi_ops::close"][offset_of!(fi_ops, close) - 8usize];
-    ["Offset of field: fi_ops::bind"][offset_of!(fi_ops, bind) - 16usize];
-    ["Offset of field: fi_ops::control"][offset_of!(fi_ops, control) - 24usize];
-    ["Offset of field: fi_ops::ops_open"][offset_of!(fi_ops, ops_open) - 32usize];
-    ["Offset of field: fi_ops::tostr"][offset_of!(fi_ops, tostr) - 40usize];
-    ["Offset of field: fi_ops::ops_set"][offset_of!(fi_ops, ops_set) - 48usize];
 };
 const _: () = {
     ["Size of fid"][size_of::<fid>() - 24usize];
     ["Alignment of fid"][align_of::<fid>() - 8usize];
-    ["Offset of field: fid::fclass"][offset_of!(fid, fclass) - 0usize];
-    ["Offset of field: fid::context"][offset_of!(fid, context) - 8usize];
-    ["Offset of field: fid::ops"][offset_of!(fid, ops) - 16usize];
 };
 const _: () = {
     ["Size of fid_fabric"][size_of::<fid_fabric>() - 40usize];
     ["Alignment of fid_fabric"][align_of::<fid_fabric>() - 8usize];
-    ["Offset of field: fid_fabric::fid"][offset_of!(fid_fabric, fid) - 0usize];
-    ["Offset of field: fid_fabric::ops"][offset_of!(fid_fabric, ops) - 24usize];
-    ["Offset of field: fid_fabric::api_version"][offset_of!(fid_fabric, api_version) - 32usize];
 };
 const _: () = {
     ["Size of fid_nic"][size_of::<fid_nic>() - 56usize];
     ["Alignment of fid_nic"][align_of::<fid_nic>() - 8usize];
-    ["Offset of field: fid_nic::fid"][offset_of!(fid_nic, fid) - 0usize];
-    ["Offset of field: fid_nic::device_attr"][offset_of!(fid_nic, device_attr) - 24usize];
-    ["Offset of field: fid_nic::bus_attr"][offset_of!(fid_nic, bus_attr) - 32usize];
-    ["Offset of field: fid_nic::link_attr"][offset_of!(fid_nic, link_attr) - 40usize];
-    ["Offset of field: fid_nic::prov_attr"][offset_of!(fid_nic, prov_attr) - 48usize];
 };
 pub const FI_ENABLE: _bindgen_ty_7 = 6;
 const _: () = {
     ["Size of fi_context"][size_of::<fi_context>() - 32usize];
     ["Alignment of fi_context"][align_of::<fi_context>() - 8usize];
-    ["Offset of field: fi_context::internal"][offset_of!(fi_context, internal) - 0usize];
 };
 const _: () = {
     ["Size of fi_context2"][size_of::<fi_context2>() - 64usize];
     ["Alignment of fi_context2"][align_of::<fi_context2>() - 8usize];
-    ["Offset of field: fi_context2::internal"][offset_of!(fi_context2, internal) - 0usize];
 };
 pub const FI_WAIT_NONE: fi_wait_obj = 0;
 pub const FI_CQ_FORMAT_CONTEXT: fi_cq_format = 1;
@@ -775,69 +685,34 @@ pub const FI_CQ_FORMAT_MSG: fi_cq_format = 2;
 const _: () = {
     ["Size of fi_cq_entry"][size_of::<fi_cq_entry>() - 8usize];
     ["Alignment of fi_cq_entry"][align_of::<fi_cq_entry>() - 8usize];
-    ["Offset of field: fi_cq_entry::op_context"][offset_of!(fi_cq_entry, op_context) - 0usize];
 };
 const _: () = {
     ["Size of fi_cq_msg_entry"][size_of::<fi_cq_msg_entry>() - 24usize];
     ["Alignment of fi_cq_msg_entry"][align_of::<fi_cq_msg_entry>() - 8usize];
-    ["Offset of field: fi_cq_msg_entry::op_context"]
-        [offset_of!(fi_cq_msg_entry, op_context) - 0usize];
-    ["Offset of field: fi_cq_msg_entry::flags"][offset_of!(fi_cq_msg_entry, flags) - 8usize];
-    ["Offset of field: fi_cq_msg_entry::len"][offset_of!(fi_cq_msg_entry, len) - 16usize];
 };
 const _: () = {
     ["Size of fi_cq_attr"][size_of::<fi_cq_attr>() - 40usize];
     ["Alignment of fi_cq_attr"][align_of::<fi_cq_attr>() - 8usize];
-    ["Offset of field: fi_cq_attr::size"][offset_of!(fi_cq_attr, size) - 0usize];
-    ["Offset of field: fi_cq_attr::flags"][offset_of!(fi_cq_attr, flags) - 8usize];
-    ["Offset of field: fi_cq_attr::format"][offset_of!(fi_cq_attr, format) - 16usize];
-    ["Offset of field: fi_cq_attr::wait_obj"][offset_of!(fi_cq_attr, wait_obj) - 20usize];
-    ["Offset of field: fi_cq_attr::signaling_vector"]
-        [offset_of!(fi_cq_attr, signaling_vector) - 24usize];
-    ["Offset of field: fi_cq_attr::wait_cond"][offset_of!(fi_cq_attr, wait_cond) - 28usize];
-    ["Offset of field: fi_cq_attr::wait_set"][offset_of!(fi_cq_attr, wait_set) - 32usize];
 };
 const _: () = {
     ["Size of fi_ops_cq"][size_of::<fi_ops_cq>() - 64usize];
     ["Alignment of fi_ops_cq"][align_of::<fi_ops_cq>() - 8usize];
-    ["Offset of field: fi_ops_cq::size"][offset_of!(fi_ops_cq, size) - 0usize];
-    ["Offset of field: fi_ops_cq::read"][offset_of!(fi_ops_cq, read) - 8usize];
-    ["Offset of field: fi_ops_cq::readfrom"][offset_of!(fi_ops_cq, readfrom) - 16usize];
-    ["Offset of field: fi_ops_cq::readerr"][offset_of!(fi_ops_cq, readerr) - 24usize];
-    ["Offset of field: fi_ops_cq::sread"][offset_of!(fi_ops_cq, sread) - 32usize];
-    ["Offset of field: fi_ops_cq::sreadfrom"][offset_of!(fi_ops_cq, sreadfrom) - 40usize];
-    ["Offset of field: fi_ops_cq::signal"][offset_of!(fi_ops_cq, signal) - 48usize];
-    ["Offset of field: fi_ops_cq::strerror"][offset_of!(fi_ops_cq, strerror) - 56usize];
 };
 const _: () = {
     ["Size of fid_cq"][size_of::<fid_cq>() - 32usize];
     ["Alignment of fid_cq"][align_of::<fid_cq>() - 8usize];
-    ["Offset of field: fid_cq::fid"][offset_of!(fid_cq, fid) - 0usize];
-    ["Offset of field: fid_cq::ops"][offset_of!(fid_cq, ops) - 24usize];
 };
 const _: () = {
     ["Size of fi_av_attr"][size_of::<fi_av_attr>() - 48usize];
     ["Alignment of fi_av_attr"][align_of::<fi_av_attr>() - 8usize];
-    ["Offset of field: fi_av_attr::type_"][offset_of!(fi_av_attr, type_) - 0usize];
-    ["Offset of field: fi_av_attr::rx_ctx_bits"][offset_of!(fi_av_attr, rx_ctx_bits) - 4usize];
-    ["Offset of field: fi_av_attr::count"][offset_of!(fi_av_attr, count) - 8usize];
-    ["Offset of field: fi_av_attr::ep_per_node"][offset_of!(fi_av_attr, ep_per_node) - 16usize];
-    ["Offset of field: fi_av_attr::name"][offset_of!(fi_av_attr, name) - 24usize];
-    ["Offset of field: fi_av_attr::map_addr"][offset_of!(fi_av_attr, map_addr) - 32usize];
-    ["Offset of field: fi_av_attr::flags"][offset_of!(fi_av_attr, flags) - 40usize];
 };
 const _: () = {
     ["Size of fid_av"][size_of::<fid_av>() - 32usize];
     ["Alignment of fid_av"][align_of::<fid_av>() - 8usize];
-    ["Offset of field: fid_av::fid"][offset_of!(fid_av, fid) - 0usize];
-    ["Offset of field: fid_av::ops"][offset_of!(fid_av, ops) - 24usize];
 };
 const _: () = {
     ["Size of fid_mr"][size_of::<fid_mr>() - 40usize];
     ["Alignment of fid_mr"][align_of::<fid_mr>() - 8usize];
-    ["Offset of field: fid_mr::fid"][offset_of!(fid_mr, fid) - 0usize];
-    ["Offset of field: fid_mr::mem_desc"][offset_of!(fid_mr, mem_desc) - 24usize];
-    ["Offset of field: fid_mr::key"][offset_of!(fid_mr, key) - 32usize];
 };
 pub const FI_HMEM_SYSTEM: fi_hmem_iface = 0;
 pub const FI_HMEM_CUDA: fi_hmem_iface = 1;
@@ -871,171 +746,60 @@ pub const FI_CSWAP: fi_op = 12;
 const _: () = {
     ["Size of fi_ops_mr"][size_of::<fi_ops_mr>() - 32usize];
     ["Alignment of fi_ops_mr"][align_of::<fi_ops_mr>() - 8usize];
-    ["Offset of field: fi_ops_mr::size"][offset_of!(fi_ops_mr, size) - 0usize];
-    ["Offset of field: fi_ops_mr::reg"][offset_of!(fi_ops_mr, reg) - 8usize];
-    ["Offset of field: fi_ops_mr::regv"][offset_of!(fi_ops_mr, regv) - 16usize];
-    ["Offset of field: fi_ops_mr::regattr"][offset_of!(fi_ops_mr, regattr) - 24usize];
 };
 const _: () = {
     ["Size of fid_domain"][size_of::<fid_domain>() - 40usize];
     ["Alignment of fid_domain"][align_of::<fid_domain>() - 8usize];
-    ["Offset of field: fid_domain::fid"][offset_of!(fid_domain, fid) - 0usize];
-    ["Offset of field: fid_domain::ops"][offset_of!(fid_domain, ops) - 24usize];
-    ["Offset of field: fid_domain::mr"][offset_of!(fid_domain, mr) - 32usize];
 };
 const _: () = {
     ["Size of fi_msg"][size_of::<fi_msg>() - 48usize];
     ["Alignment of fi_msg"][align_of::<fi_msg>() - 8usize];
-    ["Offset of field: fi_msg::msg_iov"][offset_of!(fi_msg, msg_iov) - 0usize];
-    ["Offset of field: fi_msg::desc"][offset_of!(fi_msg, desc) - 8usize];
-    ["Offset of field: fi_msg::iov_count"][offset_of!(fi_msg, iov_count) - 16usize];
-    ["Offset of field: fi_msg::addr"][offset_of!(fi_msg, addr) - 24usize];
-    ["Offset of field: fi_msg::context"][offset_of!(fi_msg, context) - 32usize];
-    ["Offset of field: fi_msg::data"][offset_of!(fi_msg, data) - 40usize];
 };
 const _: () = {
     ["Size of fi_ops_ep"][size_of::<fi_ops_ep>() - 64usize];
     ["Alignment of fi_ops_ep"][align_of::<fi_ops_ep>() - 8usize];
-    ["Offset of field: fi_ops_ep::size"][offset_of!(fi_ops_ep, size) - 0usize];
-    ["Offset of field: fi_ops_ep::cancel"][offset_of!(fi_ops_ep, cancel) - 8usize];
-    ["Offset of field: fi_ops_ep::getopt"][offset_of!(fi_ops_ep, getopt) - 16usize];
-    ["Offset of field: fi_ops_ep::setopt"][offset_of!(fi_ops_ep, setopt) - 24usize];
-    ["Offset of field: fi_ops_ep::tx_ctx"][offset_of!(fi_ops_ep, tx_ctx) - 32usize];
-    ["Offset of field: fi_ops_ep::rx_ctx"][offset_of!(fi_ops_ep, rx_ctx) - 40usize];
-    ["Offset of field: fi_ops_ep::rx_size_left"][offset_of!(fi_ops_ep, rx_size_left) - 48usize];
-    ["Offset of field: fi_ops_ep::tx_size_left"][offset_of!(fi_ops_ep, tx_size_left) - 56usize];
 };
 const _: () = {
     ["Size of fi_ops_msg"][size_of::<fi_ops_msg>() - 80usize];
     ["Alignment of fi_ops_msg"][align_of::<fi_ops_msg>() - 8usize];
-    ["Offset of field: fi_ops_msg::size"][offset_of!(fi_ops_msg, size) - 0usize];
-    ["Offset of field: fi_ops_msg::recv"][offset_of!(fi_ops_msg, recv) - 8usize];
-    ["Offset of field: fi_ops_msg::recvv"][offset_of!(fi_ops_msg, recvv) - 16usize];
-    ["Offset of field: fi_ops_msg::recvmsg"][offset_of!(fi_ops_msg, recvmsg) - 24usize];
-    ["Offset of field: fi_ops_msg::send"][offset_of!(fi_ops_msg, send) - 32usize];
-    ["Offset of field: fi_ops_msg::sendv"][offset_of!(fi_ops_msg, sendv) - 40usize];
-    ["Offset of field: fi_ops_msg::sendmsg"][offset_of!(fi_ops_msg, sendmsg) - 48usize];
-    ["Offset of field: fi_ops_msg::inject"][offset_of!(fi_ops_msg, inject) - 56usize];
-    ["Offset of field: fi_ops_msg::senddata"][offset_of!(fi_ops_msg, senddata) - 64usize];
-    ["Offset of field: fi_ops_msg::injectdata"][offset_of!(fi_ops_msg, injectdata) - 72usize];
 };
 const _: () = {
     ["Size of fid_ep"][size_of::<fid_ep>() - 80usize];
     ["Alignment of fid_ep"][align_of::<fid_ep>() - 8usize];
-    ["Offset of field: fid_ep::fid"][offset_of!(fid_ep, fid) - 0usize];
-    ["Offset of field: fid_ep::ops"][offset_of!(fid_ep, ops) - 24usize];
-    ["Offset of field: fid_ep::cm"][offset_of!(fid_ep, cm) - 32usize];
-    ["Offset of field: fid_ep::msg"][offset_of!(fid_ep, msg) - 40usize];
-    ["Offset of field: fid_ep::rma"][offset_of!(fid_ep, rma) - 48usize];
-    ["Offset of field: fid_ep::tagged"][offset_of!(fid_ep, tagged) - 56usize];
-    ["Offset of field: fid_ep::atomic"][offset_of!(fid_ep, atomic) - 64usize];
-    ["Offset of field: fid_ep::collective"][offset_of!(fid_ep, collective) - 72usize];
 };
 const _: () = {
     ["Size of fi_rma_iov"][size_of::<fi_rma_iov>() - 24usize];
     ["Alignment of fi_rma_iov"][align_of::<fi_rma_iov>() - 8usize];
-    ["Offset of field: fi_rma_iov::addr"][offset_of!(fi_rma_iov, addr) - 0usize];
-    ["Offset of field: fi_rma_iov::len"][offset_of!(fi_rma_iov, len) - 8usize];
-    ["Offset of field: fi_rma_iov::key"][offset_of!(fi_rma_iov, key) - 16usize];
 };
 const _: () = {
     ["Size of fi_rma_ioc"][size_of::<fi_rma_ioc>() - 24usize];
     ["Alignment of fi_rma_ioc"][align_of::<fi_rma_ioc>() - 8usize];
-    ["Offset of field: fi_rma_ioc::addr"][offset_of!(fi_rma_ioc, addr) - 0usize];
-    ["Offset of field: fi_rma_ioc::count"][offset_of!(fi_rma_ioc, count) - 8usize];
-    ["Offset of field: fi_rma_ioc::key"][offset_of!(fi_rma_ioc, key) - 16usize];
 };
 const _: () = {
     ["Size of fi_msg_rma"][size_of::<fi_msg_rma>() - 64usize];
     ["Alignment of fi_msg_rma"][align_of::<fi_msg_rma>() - 8usize];
-    ["Offset of field: fi_msg_rma::msg_iov"][offset_of!(fi_msg_rma, msg_iov) - 0usize];
-    ["Offset of field: fi_msg_rma::desc"][offset_of!(fi_msg_rma, desc) - 8usize];
-    ["Offset of field: fi_msg_rma::iov_count"][offset_of!(fi_msg_rma, iov_count) - 16usize];
-    ["Offset of field: fi_msg_rma::addr"][offset_of!(fi_msg_rma, addr) - 24usize];
-    ["Offset of field: fi_msg_rma::rma_iov"][offset_of!(fi_msg_rma, rma_iov) - 32usize];
-    ["Offset of field: fi_msg_rma::rma_iov_count"][offset_of!(fi_msg_rma, rma_iov_count) - 40usize];
-    ["Offset of field: fi_msg_rma::context"][offset_of!(fi_msg_rma, context) - 48usize];
-    ["Offset of field: fi_msg_rma::data"][offset_of!(fi_msg_rma, data) - 56usize];
 };
 const _: () = {
     ["Size of fi_ops_rma"][size_of::<fi_ops_rma>() - 80usize];
     ["Alignment of fi_ops_rma"][align_of::<fi_ops_rma>() - 8usize];
-    ["Offset of field: fi_ops_rma::size"][offset_of!(fi_ops_rma, size) - 0usize];
-    ["Offset of field: fi_ops_rma::read"][offset_of!(fi_ops_rma, read) - 8usize];
-    ["Offset of field: fi_ops_rma::readv"][offset_of!(fi_ops_rma, readv) - 16usize];
-    ["Offset of field: fi_ops_rma::readmsg"][offset_of!(fi_ops_rma, readmsg) - 24usize];
-    ["Offset of field: fi_ops_rma::write"][offset_of!(fi_ops_rma, write) - 32usize];
-    ["Offset of field: fi_ops_rma::writev"][offset_of!(fi_ops_rma, writev) - 40usize];
-    ["Offset of field: fi_ops_rma::writemsg"][offset_of!(fi_ops_rma, writemsg) - 48usize];
-    ["Offset of field: fi_ops_rma::inject"][offset_of!(fi_ops_rma, inject) - 56usize];
-    ["Offset of field: fi_ops_rma::writedata"][offset_of!(fi_ops_rma, writedata) - 64usize];
-    ["Offset of field: fi_ops_rma::injectdata"][offset_of!(fi_ops_rma, injectdata) - 72usize];
 };
 const _: () = {
     ["Size of fi_atomic_attr"][size_of::<fi_atomic_attr>() - 16usize];
     ["Alignment of fi_atomic_attr"][align_of::<fi_atomic_attr>() - 8usize];
-    ["Offset of field: fi_atomic_attr::count"][offset_of!(fi_atomic_attr, count) - 0usize];
-    ["Offset of field: fi_atomic_attr::size"][offset_of!(fi_atomic_attr, size) - 8usize];
 };
 const _: () = {
     ["Size of fi_msg_atomic"][size_of::<fi_msg_atomic>() - 72usize];
     ["Alignment of fi_msg_atomic"][align_of::<fi_msg_atomic>() - 8usize];
-    ["Offset of field: fi_msg_atomic::msg_iov"][offset_of!(fi_msg_atomic, msg_iov) - 0usize];
-    ["Offset of field: fi_msg_atomic::desc"][offset_of!(fi_msg_atomic, desc) - 8usize];
-    ["Offset of field: fi_msg_atomic::iov_count"][offset_of!(fi_msg_atomic, iov_count) - 16usize];
-    ["Offset of field: fi_msg_atomic::addr"][offset_of!(fi_msg_atomic, addr) - 24usize];
-    ["Offset of field: fi_msg_atomic::rma_iov"][offset_of!(fi_msg_atomic, rma_iov) - 32usize];
-    ["Offset of field: fi_msg_atomic::rma_iov_count"]
-        [offset_of!(fi_msg_atomic, rma_iov_count) - 40usize];
-    ["Offset of field: fi_msg_atomic::datatype"][offset_of!(fi_msg_atomic, datatype) - 48usize];
-    ["Offset of field: fi_msg_atomic::op"][offset_of!(fi_msg_atomic, op) - 52usize];
-    ["Offset of field: fi_msg_atomic::context"][offset_of!(fi_msg_atomic, context) - 56usize];
-    ["Offset of field: fi_msg_atomic::data"][offset_of!(fi_msg_atomic, data) - 64usize];
 };
 const _: () = {
     ["Size of fi_ops_atomic"][size_of::<fi_ops_atomic>() - 112usize];
     ["Alignment of fi_ops_atomic"][align_of::<fi_ops_atomic>() - 8usize];
-    ["Offset of field: fi_ops_atomic::size"][offset_of!(fi_ops_atomic, size) - 0usize];
-    ["Offset of field: fi_ops_atomic::write"][offset_of!(fi_ops_atomic, write) - 8usize];
-    ["Offset of field: fi_ops_atomic::writev"][offset_of!(fi_ops_atomic, writev) - 16usize];
-    ["Offset of field: fi_ops_atomic::writemsg"][offset_of!(fi_ops_atomic, writemsg) - 24usize];
-    ["Offset of field: fi_ops_atomic::inject"][offset_of!(fi_ops_atomic, inject) - 32usize];
-    ["Offset of field: fi_ops_atomic::readwrite"][offset_of!(fi_ops_atomic, readwrite) - 40usize];
-    ["Offset of field: fi_ops_atomic::readwritev"][offset_of!(fi_ops_atomic, readwritev) - 48usize];
-    ["Offset of field: fi_ops_atomic::readwritemsg"]
-        [offset_of!(fi_ops_atomic, readwritemsg) - 56usize];
-    ["Offset of field: fi_ops_atomic::compwrite"][offset_of!(fi_ops_atomic, compwrite) - 64usize];
-    ["Offset of field: fi_ops_atomic::compwritev"][offset_of!(fi_ops_atomic, compwritev) - 72usize];
-    ["Offset of field: fi_ops_atomic::compwritemsg"]
-        [offset_of!(fi_ops_atomic, compwritemsg) - 80usize];
-    ["Offset of field: fi_ops_atomic::writevalid"][offset_of!(fi_ops_atomic, writevalid) - 88usize];
-    ["Offset of field: fi_ops_atomic::readwritevalid"]
-        [offset_of!(fi_ops_atomic, readwritevalid) - 96usize];
-    ["Offset of field: fi_ops_atomic::compwritevalid"]
-        [offset_of!(fi_ops_atomic, compwritevalid) - 104usize];
 };
 const _: () = {
     ["Size of fi_ops_cm"][size_of::<fi_ops_cm>() - 80usize];
     ["Alignment of fi_ops_cm"][align_of::<fi_ops_cm>() - 8usize];
-    ["Offset of field: fi_ops_cm::size"][offset_of!(fi_ops_cm, size) - 0usize];
-    ["Offset of field: fi_ops_cm::setname"][offset_of!(fi_ops_cm, setname) - 8usize];
-    ["Offset of field: fi_ops_cm::getname"][offset_of!(fi_ops_cm, getname) - 16usize];
-    ["Offset of field: fi_ops_cm::getpeer"][offset_of!(fi_ops_cm, getpeer) - 24usize];
-    ["Offset of field: fi_ops_cm::connect"][offset_of!(fi_ops_cm, connect) - 32usize];
-    ["Offset of field: fi_ops_cm::listen"][offset_of!(fi_ops_cm, listen) - 40usize];
-    ["Offset of field: fi_ops_cm::accept"][offset_of!(fi_ops_cm, accept) - 48usize];
-    ["Offset of field: fi_ops_cm::reject"][offset_of!(fi_ops_cm, reject) - 56usize];
-    ["Offset of field: fi_ops_cm::shutdown"][offset_of!(fi_ops_cm, shutdown) - 64usize];
-    ["Offset of field: fi_ops_cm::join"][offset_of!(fi_ops_cm, join) - 72usize];
 };
 const _: () = {
     ["Size of fi_provider"][size_of::<fi_provider>() - 72usize];
     ["Alignment of fi_provider"][align_of::<fi_provider>() - 8usize];
-    ["Offset of field: fi_provider::version"][offset_of!(fi_provider, version) - 0usize];
-    ["Offset of field: fi_provider::fi_version"][offset_of!(fi_provider, fi_version) - 4usize];
-    ["Offset of field: fi_provider::context"][offset_of!(fi_provider, context) - 8usize];
-    ["Offset of field: fi_provider::name"][offset_of!(fi_provider, name) - 40usize];
-    ["Offset of field: fi_provider::getinfo"][offset_of!(fi_provider, getinfo) - 48usize];
-    ["Offset of field: fi_provider::fabric"][offset_of!(fi_provider, fabric) - 56usize];
-    ["Offset of field: fi_provider::cleanup"][offset_of!(fi_provider, cleanup) - 64usize];
 };

@@ -8,7 +8,7 @@
 // tests/layout.rs compares this file with the installed headers.
 
 use std::ffi::{c_char, c_int, c_void};
-use std::mem::{align_of, offset_of, size_of};
+use std::mem::{align_of, size_of};
 
 use super::Unused;
 use super::generated::*;
@@ -38,16 +38,6 @@ pub struct fi_mr_attr {
 const _: () = {
     ["Size of fi_mr_attr"][size_of::<fi_mr_attr>() - 80usize];
     ["Alignment of fi_mr_attr"][align_of::<fi_mr_attr>() - 8usize];
-    ["Offset of field: fi_mr_attr::mr_iov"][offset_of!(fi_mr_attr, mr_iov) - 0usize];
-    ["Offset of field: fi_mr_attr::iov_count"][offset_of!(fi_mr_attr, iov_count) - 8usize];
-    ["Offset of field: fi_mr_attr::access"][offset_of!(fi_mr_attr, access) - 16usize];
-    ["Offset of field: fi_mr_attr::offset"][offset_of!(fi_mr_attr, offset) - 24usize];
-    ["Offset of field: fi_mr_attr::requested_key"][offset_of!(fi_mr_attr, requested_key) - 32usize];
-    ["Offset of field: fi_mr_attr::context"][offset_of!(fi_mr_attr, context) - 40usize];
-    ["Offset of field: fi_mr_attr::auth_key_size"][offset_of!(fi_mr_attr, auth_key_size) - 48usize];
-    ["Offset of field: fi_mr_attr::auth_key"][offset_of!(fi_mr_attr, auth_key) - 56usize];
-    ["Offset of field: fi_mr_attr::iface"][offset_of!(fi_mr_attr, iface) - 64usize];
-    ["Offset of field: fi_mr_attr::device"][offset_of!(fi_mr_attr, device) - 72usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -59,10 +49,6 @@ pub union fi_mr_attr_device {
 const _: () = {
     ["Size of fi_mr_attr_device"][size_of::<fi_mr_attr_device>() - 8usize];
     ["Alignment of fi_mr_attr_device"][align_of::<fi_mr_attr_device>() - 8usize];
-    ["Offset of field: fi_mr_attr_device::reserved"]
-        [offset_of!(fi_mr_attr_device, reserved) - 0usize];
-    ["Offset of field: fi_mr_attr_device::cuda"][offset_of!(fi_mr_attr_device, cuda) - 0usize];
-    ["Offset of field: fi_mr_attr_device::ze"][offset_of!(fi_mr_attr_device, ze) - 0usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -98,47 +84,6 @@ pub struct fi_domain_attr {
 const _: () = {
     ["Size of fi_domain_attr"][size_of::<fi_domain_attr>() - 192usize];
     ["Alignment of fi_domain_attr"][align_of::<fi_domain_attr>() - 8usize];
-    ["Offset of field: fi_domain_attr::domain"][offset_of!(fi_domain_attr, domain) - 0usize];
-    ["Offset of field: fi_domain_attr::name"][offset_of!(fi_domain_attr, name) - 8usize];
-    ["Offset of field: fi_domain_attr::threading"][offset_of!(fi_domain_attr, threading) - 16usize];
-    ["Offset of field: fi_domain_attr::control_progress"]
-        [offset_of!(fi_domain_attr, control_progress) - 20usize];
-    ["Offset of field: fi_domain_attr::data_progress"]
-        [offset_of!(fi_domain_attr, data_progress) - 24usize];
-    ["Offset of field: fi_domain_attr::resource_mgmt"]
-        [offset_of!(fi_domain_attr, resource_mgmt) - 28usize];
-    ["Offset of field: fi_domain_attr::av_type"][offset_of!(fi_domain_attr, av_type) - 32usize];
-    ["Offset of field: fi_domain_attr::mr_mode"][offset_of!(fi_domain_attr, mr_mode) - 36usize];
-    ["Offset of field: fi_domain_attr::mr_key_size"]
-        [offset_of!(fi_domain_attr, mr_key_size) - 40usize];
-    ["Offset of field: fi_domain_attr::cq_data_size"]
-        [offset_of!(fi_domain_attr, cq_data_size) - 48usize];
-    ["Offset of field: fi_domain_attr::cq_cnt"][offset_of!(fi_domain_attr, cq_cnt) - 56usize];
-    ["Offset of field: fi_domain_attr::ep_cnt"][offset_of!(fi_domain_attr, ep_cnt) - 64usize];
-    ["Offset of field: fi_domain_attr::tx_ctx_cnt"]
-        [offset_of!(fi_domain_attr, tx_ctx_cnt) - 72usize];
-    ["Offset of field: fi_domain_attr::rx_ctx_cnt"]
-        [offset_of!(fi_domain_attr, rx_ctx_cnt) - 80usize];
-    ["Offset of field: fi_domain_attr::max_ep_tx_ctx"]
-        [offset_of!(fi_domain_attr, max_ep_tx_ctx) - 88usize];
-    ["Offset of field: fi_domain_attr::max_ep_rx_ctx"]
-        [offset_of!(fi_domain_attr, max_ep_rx_ctx) - 96usize];
-    ["Offset of field: fi_domain_attr::max_ep_stx_ctx"]
-        [offset_of!(fi_domain_attr, max_ep_stx_ctx) - 104usize];
-    ["Offset of field: fi_domain_attr::max_ep_srx_ctx"]
-        [offset_of!(fi_domain_attr, max_ep_srx_ctx) - 112usize];
-    ["Offset of field: fi_domain_attr::cntr_cnt"][offset_of!(fi_domain_attr, cntr_cnt) - 120usize];
-    ["Offset of field: fi_domain_attr::mr_iov_limit"]
-        [offset_of!(fi_domain_attr, mr_iov_limit) - 128usize];
-    ["Offset of field: fi_domain_attr::caps"][offset_of!(fi_domain_attr, caps) - 136usize];
-    ["Offset of field: fi_domain_attr::mode"][offset_of!(fi_domain_attr, mode) - 144usize];
-    ["Offset of field: fi_domain_attr::auth_key"][offset_of!(fi_domain_attr, auth_key) - 152usize];
-    ["Offset of field: fi_domain_attr::auth_key_size"]
-        [offset_of!(fi_domain_attr, auth_key_size) - 160usize];
-    ["Offset of field: fi_domain_attr::max_err_data"]
-        [offset_of!(fi_domain_attr, max_err_data) - 168usize];
-    ["Offset of field: fi_domain_attr::mr_cnt"][offset_of!(fi_domain_attr, mr_cnt) - 176usize];
-    ["Offset of field: fi_domain_attr::tclass"][offset_of!(fi_domain_attr, tclass) - 184usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -158,20 +103,6 @@ pub struct fi_cq_err_entry {
 const _: () = {
     ["Size of fi_cq_err_entry"][size_of::<fi_cq_err_entry>() - 80usize];
     ["Alignment of fi_cq_err_entry"][align_of::<fi_cq_err_entry>() - 8usize];
-    ["Offset of field: fi_cq_err_entry::op_context"]
-        [offset_of!(fi_cq_err_entry, op_context) - 0usize];
-    ["Offset of field: fi_cq_err_entry::flags"][offset_of!(fi_cq_err_entry, flags) - 8usize];
-    ["Offset of field: fi_cq_err_entry::len"][offset_of!(fi_cq_err_entry, len) - 16usize];
-    ["Offset of field: fi_cq_err_entry::buf"][offset_of!(fi_cq_err_entry, buf) - 24usize];
-    ["Offset of field: fi_cq_err_entry::data"][offset_of!(fi_cq_err_entry, data) - 32usize];
-    ["Offset of field: fi_cq_err_entry::tag"][offset_of!(fi_cq_err_entry, tag) - 40usize];
-    ["Offset of field: fi_cq_err_entry::olen"][offset_of!(fi_cq_err_entry, olen) - 48usize];
-    ["Offset of field: fi_cq_err_entry::err"][offset_of!(fi_cq_err_entry, err) - 56usize];
-    ["Offset of field: fi_cq_err_entry::prov_errno"]
-        [offset_of!(fi_cq_err_entry, prov_errno) - 60usize];
-    ["Offset of field: fi_cq_err_entry::err_data"][offset_of!(fi_cq_err_entry, err_data) - 64usize];
-    ["Offset of field: fi_cq_err_entry::err_data_size"]
-        [offset_of!(fi_cq_err_entry, err_data_size) - 72usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -227,20 +158,6 @@ pub struct fi_ops_domain {
 const _: () = {
     ["Size of fi_ops_domain"][size_of::<fi_ops_domain>() - 88usize];
     ["Alignment of fi_ops_domain"][align_of::<fi_ops_domain>() - 8usize];
-    ["Offset of field: fi_ops_domain::size"][offset_of!(fi_ops_domain, size) - 0usize];
-    ["Offset of field: fi_ops_domain::av_open"][offset_of!(fi_ops_domain, av_open) - 8usize];
-    ["Offset of field: fi_ops_domain::cq_open"][offset_of!(fi_ops_domain, cq_open) - 16usize];
-    ["Offset of field: fi_ops_domain::endpoint"][offset_of!(fi_ops_domain, endpoint) - 24usize];
-    ["Offset of field: fi_ops_domain::scalable_ep"]
-        [offset_of!(fi_ops_domain, scalable_ep) - 32usize];
-    ["Offset of field: fi_ops_domain::cntr_open"][offset_of!(fi_ops_domain, cntr_open) - 40usize];
-    ["Offset of field: fi_ops_domain::poll_open"][offset_of!(fi_ops_domain, poll_open) - 48usize];
-    ["Offset of field: fi_ops_domain::stx_ctx"][offset_of!(fi_ops_domain, stx_ctx) - 56usize];
-    ["Offset of field: fi_ops_domain::srx_ctx"][offset_of!(fi_ops_domain, srx_ctx) - 64usize];
-    ["Offset of field: fi_ops_domain::query_atomic"]
-        [offset_of!(fi_ops_domain, query_atomic) - 72usize];
-    ["Offset of field: fi_ops_domain::query_collective"]
-        [offset_of!(fi_ops_domain, query_collective) - 80usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -262,12 +179,6 @@ pub struct fi_ops_fabric {
 const _: () = {
     ["Size of fi_ops_fabric"][size_of::<fi_ops_fabric>() - 48usize];
     ["Alignment of fi_ops_fabric"][align_of::<fi_ops_fabric>() - 8usize];
-    ["Offset of field: fi_ops_fabric::size"][offset_of!(fi_ops_fabric, size) - 0usize];
-    ["Offset of field: fi_ops_fabric::domain"][offset_of!(fi_ops_fabric, domain) - 8usize];
-    ["Offset of field: fi_ops_fabric::passive_ep"][offset_of!(fi_ops_fabric, passive_ep) - 16usize];
-    ["Offset of field: fi_ops_fabric::eq_open"][offset_of!(fi_ops_fabric, eq_open) - 24usize];
-    ["Offset of field: fi_ops_fabric::wait_open"][offset_of!(fi_ops_fabric, wait_open) - 32usize];
-    ["Offset of field: fi_ops_fabric::trywait"][offset_of!(fi_ops_fabric, trywait) - 40usize];
 };
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -307,12 +218,4 @@ pub struct fi_ops_av {
 const _: () = {
     ["Size of fi_ops_av"][size_of::<fi_ops_av>() - 64usize];
     ["Alignment of fi_ops_av"][align_of::<fi_ops_av>() - 8usize];
-    ["Offset of field: fi_ops_av::size"][offset_of!(fi_ops_av, size) - 0usize];
-    ["Offset of field: fi_ops_av::insert"][offset_of!(fi_ops_av, insert) - 8usize];
-    ["Offset of field: fi_ops_av::insertsvc"][offset_of!(fi_ops_av, insertsvc) - 16usize];
-    ["Offset of field: fi_ops_av::insertsym"][offset_of!(fi_ops_av, insertsym) - 24usize];
-    ["Offset of field: fi_ops_av::remove"][offset_of!(fi_ops_av, remove) - 32usize];
-    ["Offset of field: fi_ops_av::lookup"][offset_of!(fi_ops_av, lookup) - 40usize];
-    ["Offset of field: fi_ops_av::straddr"][offset_of!(fi_ops_av, straddr) - 48usize];
-    ["Offset of field: fi_ops_av::av_set"][offset_of!(fi_ops_av, av_set) - 56usize];
 };

@@ -32,24 +32,31 @@ pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<
     barrier_from(window, call, false)
 }
 
-/// A barrier in which this rank may have signalled the next rank already.
+/// A barrier in which this rank may have signalled the next rank already, behind operations. The answers to these operations
+/// are there before a later round tells another rank that they are complete.
 fn barrier_from(window: &Window, call: &'static str, has_signalled: bool) -> WinResult<()> {
     let (rank, size) = (window.link.rank, window.link.size);
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut answered = Ok(());
     let (mut round, mut distance) = (0, 1);
     while distance < size {
         let word = window.parts.control.plan().barrier(round);
-        if round > 0 || !has_signalled {
+        let is_signalled = round == 0 && has_signalled;
+        if !is_signalled {
             let peer = window.peer(call, (rank + distance) % size)?;
             notify(window, call, peer, word)?;
         }
         wait_for(window, call, word, entered)?;
+        if is_signalled {
+            // A failure does not keep this rank from the rounds that follow.
+            answered = flush(window, call, (rank + 1) % size);
+        }
         round += 1;
         distance *= 2;
     }
     // This rank does not wait for its last signals, but must send them: other ranks wait for them, and this rank may make no
     // progress for long.
-    send_notices(window, call)
+    answered.and(send_notices(window, call))
 }
 
 /// Sends notifications for whose answers this rank does not wait.
@@ -114,13 +121,8 @@ pub(in crate::win) fn fence(
     } else {
         Ok(())
     };
-    let answered = if has_signalled {
-        flush(window, call, (window.link.rank + 1) % window.link.size)
-    } else {
-        Ok(())
-    };
     memory_fence(Ordering::SeqCst);
-    completed.and(met).and(answered)
+    completed.and(met)
 }
 
 pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {

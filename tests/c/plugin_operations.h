@@ -46,7 +46,7 @@ static btl_status get(btl_module *module, btl_endpoint *endpoint, void *local_ad
                 false, callback, context, data);
 }
 
-/* One atomic of any form, with checked codes. */
+/* One atomic of any form. */
 struct atomic {
     uint32_t datatype, op, kind;
     size_t count;
@@ -68,7 +68,7 @@ static btl_status atomic_any(btl_module *public, btl_endpoint *endpoint, uint64_
     char elements[ATOMIC_BYTES];
     struct segment *segment;
     btl_status status;
-    if (what->count > ATOMIC_BYTES / element)
+    if (element == 0 || what->op > BTL_ATOMIC_OP_CSWAP || what->count > ATOMIC_BYTES / element)
         return BTL_BAD_PARAM;
     if (!element_serves(what->datatype, what->op, what->kind))
         return BTL_NOT_SUPPORTED;
@@ -111,16 +111,14 @@ static btl_status atomic_op(btl_module *module, btl_endpoint *endpoint, uint64_t
                             uint32_t flags, int32_t order, btl_completion_fn callback,
                             void *context, void *data)
 {
-    int32_t typed = element_op_of_word(op);
     struct atomic what = {.datatype = element_type_of_word(flags),
-                          .op = (uint32_t)typed,
+                          .op = (uint32_t)element_op_of_word(op),
                           .kind = BTL_ATOMIC_KIND_UPDATE,
                           .count = 1,
                           .operands = &operand};
     (void)order;
-    return typed < 0 ? BTL_BAD_PARAM
-                     : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
-                                  context, data);
+    return atomic_any(module, endpoint, remote_address, remote_handle, &what, callback, context,
+                      data);
 }
 
 static btl_status atomic_fop(btl_module *module, btl_endpoint *endpoint, void *local_address,
@@ -129,9 +127,8 @@ static btl_status atomic_fop(btl_module *module, btl_endpoint *endpoint, void *l
                              uint32_t flags, int32_t order, btl_completion_fn callback,
                              void *context, void *data)
 {
-    int32_t typed = element_op_of_word(op);
     struct atomic what = {.datatype = element_type_of_word(flags),
-                          .op = (uint32_t)typed,
+                          .op = (uint32_t)element_op_of_word(op),
                           .kind = BTL_ATOMIC_KIND_FETCH,
                           .count = 1,
                           .operands = &operand,
@@ -140,9 +137,8 @@ static btl_status atomic_fop(btl_module *module, btl_endpoint *endpoint, void *l
                           .callback_address = local_address,
                           .callback_handle = local_handle};
     (void)order;
-    return typed < 0 ? BTL_BAD_PARAM
-                     : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
-                                  context, data);
+    return atomic_any(module, endpoint, remote_address, remote_handle, &what, callback, context,
+                      data);
 }
 
 static btl_status atomic_cswap(btl_module *module, btl_endpoint *endpoint, void *local_address,
@@ -191,10 +187,8 @@ static btl_status atomic_opv(btl_module *module, btl_endpoint *endpoint, const v
                           .operand_handle = local_handle,
                           .callback_address = (void *)(uintptr_t)local_address,
                           .callback_handle = local_handle};
-    return element_size(datatype) == 0 || op > BTL_ATOMIC_OP_CSWAP
-               ? BTL_BAD_PARAM
-               : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
-                            context, data);
+    return atomic_any(module, endpoint, remote_address, remote_handle, &what, callback, context,
+                      data);
 }
 
 static btl_status atomic_fopv(btl_module *module, btl_endpoint *endpoint, const void *local_address,
@@ -213,10 +207,8 @@ static btl_status atomic_fopv(btl_module *module, btl_endpoint *endpoint, const 
                           .result_handle = result_handle,
                           .callback_address = result_address,
                           .callback_handle = result_handle};
-    return element_size(datatype) == 0 || op > BTL_ATOMIC_OP_CSWAP
-               ? BTL_BAD_PARAM
-               : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
-                            context, data);
+    return atomic_any(module, endpoint, remote_address, remote_handle, &what, callback, context,
+                      data);
 }
 
 static btl_status atomic_cswapv(btl_module *module, btl_endpoint *endpoint,
@@ -236,10 +228,8 @@ static btl_status atomic_cswapv(btl_module *module, btl_endpoint *endpoint,
                           .result_handle = result_handle,
                           .callback_address = result_address,
                           .callback_handle = result_handle};
-    return element_size(datatype) == 0
-               ? BTL_BAD_PARAM
-               : atomic_any(module, endpoint, remote_address, remote_handle, &what, callback,
-                            context, data);
+    return atomic_any(module, endpoint, remote_address, remote_handle, &what, callback, context,
+                      data);
 }
 
 static btl_status flush(btl_module *public, btl_endpoint *endpoint)

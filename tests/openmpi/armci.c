@@ -13,15 +13,14 @@ int main(int argc, char **argv)
     void **base = calloc((size_t) world_size, sizeof(*base));
     CHECK(base && 0 == ARMCI_Malloc(base, (N + 8) * sizeof(double)), "ARMCI_Malloc");
     double *out = ARMCI_Malloc_local(N * sizeof(double)), *in = ARMCI_Malloc_local(N * sizeof(double));
-    int right = (world_rank + 1) % world_size;
-    double *theirs = base[right];
+    double *theirs = base[next];
 
     for (int i = 0; i < N; ++i) {
         out[i] = i + 10000.0 * world_rank;
     }
-    CHECK(0 == ARMCI_Put(out, theirs, N * sizeof(double), right), "put");
-    ARMCI_Fence(right);
-    CHECK(0 == ARMCI_Get(theirs, in, N * sizeof(double), right), "get");
+    CHECK(0 == ARMCI_Put(out, theirs, N * sizeof(double), next), "put");
+    ARMCI_Fence(next);
+    CHECK(0 == ARMCI_Get(theirs, in, N * sizeof(double), next), "get");
     for (int i = 0; i < N; ++i) {
         CHECK(in[i] == out[i], "element %d is %f", i, in[i]);
     }
@@ -49,10 +48,10 @@ int main(int argc, char **argv)
     for (int i = 0; i < 128; ++i) {
         out[i] = -i - world_rank;
     }
-    CHECK(0 == ARMCI_PutS(out, &narrow, theirs, &wide, counts, 1, right), "strided put");
-    ARMCI_Fence(right);
+    CHECK(0 == ARMCI_PutS(out, &narrow, theirs, &wide, counts, 1, next), "strided put");
+    ARMCI_Fence(next);
     memset(in, 0, 1024);
-    CHECK(0 == ARMCI_GetS(theirs, &wide, in, &narrow, counts, 1, right), "strided get");
+    CHECK(0 == ARMCI_GetS(theirs, &wide, in, &narrow, counts, 1, next), "strided get");
     for (int i = 0; i < 128; ++i) {
         CHECK(in[i] == out[i], "strided element %d is %f", i, in[i]);
     }

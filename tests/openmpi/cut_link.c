@@ -3,14 +3,6 @@
  * taken longer than the given number of seconds; during those 3 s the script may restore the network.
  * The script bounds the time. */
 #include "check.h"
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
-}
 
 int main(int argc, char **argv)
 {

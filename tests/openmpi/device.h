@@ -93,13 +93,4 @@ static inline void same(const char *what, const Memory *of, const char *wanted)
     free(found);
 }
 
-/* Checks that the component under test serves the window. */
-static inline void served(MPI_Win of)
-{
-    char name[MPI_MAX_OBJECT_NAME];
-    int length;
-    MPI_Win_get_name(of, name, &length);
-    CHECK(0 == strcmp(name, "ofi_rs window"), "a window of '%s'", name);
-}
-
 #endif

@@ -15,12 +15,11 @@ int main(int argc, char **argv)
         CHECK(memory && memory != MAP_FAILED, "no memory");
         MPI_Win win = window(memory, SIZE);
         int32_t value = 100 * round + world_rank, back = -1;
-        int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
         MPI_Win_fence(0, win);
-        MPI_Put(&value, 1, MPI_INT32_T, right, SIZE - 8, 1, MPI_INT32_T, win);
+        MPI_Put(&value, 1, MPI_INT32_T, next, SIZE - 8, 1, MPI_INT32_T, win);
         MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
         memcpy(&back, memory + SIZE - 8, sizeof(back));
-        CHECK(back == 100 * round + left, "round %d left %d", round, back);
+        CHECK(back == 100 * round + last, "round %d left %d", round, back);
         if (round % 2) {
             free(memory);
         } else {

@@ -13,7 +13,6 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(1 < world_size, "run with 2 ranks or more");
-    int next = (world_rank + 1) % world_size, previous = (world_rank + world_size - 1) % world_size;
     unsigned char *from = malloc(2 * LONGEST), *to = malloc(2 * LONGEST);
     CHECK(from && to, "memory");
     for (size_t size = 64 << 10; size <= LONGEST; size *= 2) {
@@ -26,9 +25,9 @@ int main(int argc, char **argv)
                 from[i] = pattern(i, world_rank);
             }
             memset(to, 0, step * size);
-            MPI_Sendrecv(from, 1, type, next, 7, to, 1, type, previous, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+            MPI_Sendrecv(from, 1, type, next, 7, to, 1, type, last, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
             for (size_t i = 0; i < step * size; ++i) {
-                unsigned char due = i / 1024 % step ? 0 : pattern(i, previous);
+                unsigned char due = i / 1024 % step ? 0 : pattern(i, last);
                 CHECK(to[i] == due, "%zu bytes, every %zu: byte %zu is %u, not %u", size, step, i, to[i], due);
             }
             MPI_Type_free(&type);

@@ -1,22 +1,12 @@
 /* Each lost peer is reported to Open MPI once, with its process. Any other error is reported once without a
  * process, even for an operation with a callback. Rank 0 replaces pml/ob1's error callback, which would end
  * the job at the first report. mpirun must ignore the lost process (--enable-recovery). */
-#include "opal_config.h"
-
-#include "opal/mca/btl/base/base.h"
-#include "opal/mca/btl/btl.h"
-#include "opal/util/proc.h"
-
-#include "check.h"
+#include "btl.h"
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
-enum { WORDS = 512, HANDLE = 256, RANKS = 4, LIVING = RANKS - 1, LIMIT = 30 };
-typedef struct mca_btl_base_endpoint_t endpoint_t;
-typedef struct { uint64_t at; char handle[HANDLE]; } window_t;
+enum { WORDS = 512, RANKS = 4, LIVING = RANKS - 1, LIMIT = 30 };
 
-static mca_btl_base_module_t *btl;
 /* Reports by the rank of the process, and reports without a process. */
 static volatile int reported[RANKS], without_process;
 
@@ -35,8 +25,8 @@ static void report(mca_btl_base_module_t *from, int32_t flags, opal_proc_t *proc
 static int put(endpoint_t *peer, window_t *window, uint64_t offset)
 {
     static int64_t word = 7;
-    return btl->btl_put(btl, peer, &word, window->at + offset, NULL, (mca_btl_base_registration_handle_t *) window->handle,
-                        8, 0, MCA_BTL_NO_ORDER, NULL, NULL, NULL);
+    return btl->btl_put(btl, peer, &word, window->at + offset, NULL, (handle_t *) window->handle, 8, 0, MCA_BTL_NO_ORDER, NULL,
+                        NULL, NULL);
 }
 
 /* Puts to the peer until it is reported as lost, and some more. */
@@ -57,8 +47,8 @@ static void lose(int rank, endpoint_t *peer, window_t *window)
           without_process);
 }
 
-static void failed(mca_btl_base_module_t *from, endpoint_t *peer, void *local, mca_btl_base_registration_handle_t *handle,
-                   void *context, void *data, int status)
+static void failed(mca_btl_base_module_t *from, endpoint_t *peer, void *local, handle_t *handle, void *context, void *data,
+                   int status)
 {
     (void) from, (void) peer, (void) local, (void) handle, (void) data;
     CHECK(0 != status && 1 == without_process, "the callback of an atomic on memory that is not registered: %d", status);
@@ -72,11 +62,10 @@ static void be_refused(endpoint_t *peer, window_t *gone)
     static int64_t old;
     volatile bool complete = false;
     int rc;
-    while (0 > (rc = btl->btl_atomic_fop(btl, peer, &old, gone->at, NULL, (mca_btl_base_registration_handle_t *) gone->handle,
-                                         MCA_BTL_ATOMIC_ADD, 1, 0, MCA_BTL_NO_ORDER, failed, (void *) &complete, NULL))) {
-        CHECK(OPAL_ERR_OUT_OF_RESOURCE == rc || OPAL_ERR_TEMP_OUT_OF_RESOURCE == rc, "an atomic returned %d", rc);
-        btl->btl_component->btl_progress();
+    while (is_again(rc = btl->btl_atomic_fop(btl, peer, &old, gone->at, NULL, (handle_t *) gone->handle, MCA_BTL_ATOMIC_ADD, 1,
+                                             0, MCA_BTL_NO_ORDER, failed, (void *) &complete, NULL))) {
     }
+    CHECK(0 <= rc, "an atomic returned %d", rc);
     while (!complete) {
         btl->btl_component->btl_progress();
     }
@@ -88,13 +77,10 @@ static void be_refused(endpoint_t *peer, window_t *gone)
 }
 
 /* Registers memory, and publishes the registration to all ranks. */
-static mca_btl_base_registration_handle_t *expose(int64_t *memory, window_t *windows)
+static handle_t *expose_to_all(int64_t *memory, window_t *windows)
 {
-    window_t mine = {.at = (uint64_t) (uintptr_t) memory};
-    mca_btl_base_registration_handle_t *handle = btl->btl_register_mem(btl, MCA_BTL_ENDPOINT_ANY, memory,
-                                                                       sizeof(int64_t) * WORDS, MCA_BTL_REG_FLAG_ACCESS_ANY);
-    CHECK(handle && btl->btl_registration_handle_size <= HANDLE, "registering memory");
-    memcpy(mine.handle, handle, btl->btl_registration_handle_size);
+    window_t mine = {0};
+    handle_t *handle = expose(memory, sizeof(int64_t) * WORDS, &mine);
     MPI_Allgather(&mine, sizeof(mine), MPI_BYTE, windows, sizeof(mine), MPI_BYTE, MPI_COMM_WORLD);
     return handle;
 }
@@ -103,24 +89,15 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(world_size == RANKS, "run with %d ranks", RANKS);
-    mca_btl_base_selected_module_t *selected;
-    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, "ofi_rs")) {
-            btl = selected->btl_module;
-        }
-    }
-    CHECK(btl, "no module of ofi_rs");
-
+    find();
     static int64_t memory[WORDS], other[WORDS];
     window_t windows[RANKS], gone[RANKS];
-    expose(memory, windows);
-    btl->btl_deregister_mem(btl, expose(other, gone));
+    expose_to_all(memory, windows);
+    btl->btl_deregister_mem(btl, expose_to_all(other, gone));
     endpoint_t *ends[RANKS] = {NULL};
     for (int i = 0; i < RANKS; ++i) {
-        opal_process_name_t who = opal_proc_local_get()->proc_name;
-        who.vpid = i;
-        opal_proc_t *proc = opal_proc_for_name(who);
-        CHECK(proc && OPAL_SUCCESS == btl->btl_add_procs(btl, 1, &proc, &ends[i], NULL) && ends[i], "no endpoint of %d", i);
+        opal_proc_t *proc = process(i);
+        CHECK(OPAL_SUCCESS == btl->btl_add_procs(btl, 1, &proc, &ends[i], NULL) && ends[i], "no endpoint of %d", i);
     }
     int go = 0;
     if (0 != world_rank) {

@@ -18,15 +18,15 @@ static char *chunk(int i)
 }
 
 /* Puts a value into a chunk of the right neighbour and reads it back. */
-static void transfer(MPI_Win win, int right, MPI_Aint base, int i, int64_t value)
+static void transfer(MPI_Win win, MPI_Aint base, int i, int64_t value)
 {
     int64_t back = -1;
     MPI_Aint at = base + (MPI_Aint) ((size_t) i * step);
-    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, win);
-    MPI_Put(&value, 1, MPI_INT64_T, right, at, 1, MPI_INT64_T, win);
-    MPI_Win_flush(right, win);
-    MPI_Get(&back, 1, MPI_INT64_T, right, at, 1, MPI_INT64_T, win);
-    MPI_Win_unlock(right, win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, win);
+    MPI_Put(&value, 1, MPI_INT64_T, next, at, 1, MPI_INT64_T, win);
+    MPI_Win_flush(next, win);
+    MPI_Get(&back, 1, MPI_INT64_T, next, at, 1, MPI_INT64_T, win);
+    MPI_Win_unlock(next, win);
     CHECK(back == value, "chunk %d gave %ld, not %ld", i, (long) back, (long) value);
 }
 
@@ -49,7 +49,7 @@ static int attach_all(MPI_Win win, int most)
 
 static void attached_regions(int most)
 {
-    int right = (world_rank + 1) % world_size, n;
+    int n;
     MPI_Aint mine, all[64];
     MPI_Win win;
     CHECK(world_size <= 64, "too many ranks");
@@ -61,15 +61,15 @@ static void attached_regions(int most)
     n = attach_all(win, most);
     MPI_Barrier(MPI_COMM_WORLD);
     for (int i = 0; i < n; ++i) {
-        transfer(win, right, all[right], i, 100 * i + world_rank);
+        transfer(win, all[next], i, 100 * i + world_rank);
     }
     MPI_Barrier(MPI_COMM_WORLD);
 
     MPI_Win_detach(win, chunk(0)); /* makes room for one chunk */
     CHECK(MPI_SUCCESS == MPI_Win_attach(win, chunk(CHUNKS), page), "there is room, but none was given");
     MPI_Barrier(MPI_COMM_WORLD);
-    transfer(win, right, all[right], CHUNKS, 7000 + world_rank);
-    transfer(win, right, all[right], n - 1, 8000 + world_rank);
+    transfer(win, all[next], CHUNKS, 7000 + world_rank);
+    transfer(win, all[next], n - 1, 8000 + world_rank);
     MPI_Barrier(MPI_COMM_WORLD);
 
     MPI_Win_detach(win, chunk(CHUNKS));
@@ -85,15 +85,14 @@ static void attached_regions(int most)
 /* More windows than fit, one after another: each uses the room of a freed window. */
 static void windows_in_turn(void)
 {
-    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
     for (int i = 0; i < CHUNKS; ++i) {
         MPI_Win win = window(chunk(i), page);
         int64_t value = 10 * i + world_rank, seen;
         MPI_Win_fence(0, win);
-        MPI_Put(&value, 1, MPI_INT64_T, right, 8, 1, MPI_INT64_T, win);
+        MPI_Put(&value, 1, MPI_INT64_T, next, 8, 1, MPI_INT64_T, win);
         MPI_Win_fence(0, win);
         memcpy(&seen, chunk(i) + 8, sizeof(seen));
-        CHECK(seen == 10 * i + left, "window %d holds %ld", i, (long) seen);
+        CHECK(seen == 10 * i + last, "window %d holds %ld", i, (long) seen);
         MPI_Win_free(&win);
     }
 }

@@ -10,23 +10,6 @@
 
 enum { WORDS = 64, THREADS = 4, WINDOWS = 16 };
 
-static int next, last;
-
-static int class_of(int code)
-{
-    int class = MPI_SUCCESS;
-    if (MPI_SUCCESS != code) MPI_Error_class(code, &class);
-    return class;
-}
-
-static void served(MPI_Win win)
-{
-    char name[MPI_MAX_OBJECT_NAME];
-    int length;
-    MPI_Win_get_name(win, name, &length);
-    CHECK(0 == strcmp(name, "ofi_rs window"), "a window of '%s'", name);
-}
-
 /* Types are freed while operations that they described are outstanding, and other types get the same
  * addresses. */
 static void types_freed_early(void)
@@ -202,8 +185,6 @@ static void bad_arguments(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_MULTIPLE);
-    next = (world_rank + 1) % world_size;
-    last = (world_rank + world_size - 1) % world_size;
     if (argc > 1 && 0 == strcmp(argv[1], "live")) {
         static int64_t memory[4], x = 3;
         MPI_Win one, two;

@@ -9,16 +9,6 @@ enum { WORDS = 512 };
 
 static MPI_Win win;
 static double *base;
-static int next, last;
-
-/* Checks that the component under test serves the window. */
-static void served(MPI_Win of)
-{
-    char name[MPI_MAX_OBJECT_NAME];
-    int length;
-    MPI_Win_get_name(of, name, &length);
-    CHECK(0 == strcmp(name, "ofi_rs window"), "a window of '%s'", name);
-}
 
 static void fill(void)
 {
@@ -299,14 +289,6 @@ static void groups(void)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* The error class of a call's result. */
-static int class_of(int code)
-{
-    int class = code;
-    if (MPI_SUCCESS != code) MPI_Error_class(code, &class);
-    return class;
-}
-
 static void errors(void)
 {
     double x = 0;
@@ -415,8 +397,6 @@ static void dynamic(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
-    next = (world_rank + 1) % world_size;
-    last = (world_rank + world_size - 1) % world_size;
     MPI_Win_allocate(WORDS * sizeof *base, sizeof *base, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
     try_window();
     double *memory = base = malloc(WORDS * sizeof *base);

@@ -22,7 +22,6 @@ typedef struct {
     MPI_Aint *bases; /* the base address of each rank, to which displacements are added */
 } Window;
 
-static int next, last;
 static int on_device; /* whether buffers are on the device */
 
 static char pattern(int rank, size_t i, int salt)
@@ -373,8 +372,6 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     begin_device();
-    next = (world_rank + 1) % world_size;
-    last = (world_rank + world_size - 1) % world_size;
     MPI_Aint *zero = calloc((size_t) world_size, sizeof *zero), *bases = calloc((size_t) world_size, sizeof *bases);
     const char *of_program[3] = {"the host's, of the program", "the device's, of the program", "some on the device, of the program"};
     for (int kind = 0; kind < 3; kind++) {

@@ -5,8 +5,6 @@
 
 enum { BYTES = 64 << 10 };
 
-static int next, last;
-
 static char *bytes(int rank, int salt)
 {
     char *made = malloc(BYTES);
@@ -153,8 +151,7 @@ static void windows(void)
     char *base;
     MPI_Win win;
     MPI_Info info = device_number(99), host = device_number(-1), first = device_number(0);
-    int code = MPI_Win_allocate(BYTES, 1, world_rank == 0 ? info : MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win), class;
-    MPI_Error_class(code, &class);
+    int class = class_of(MPI_Win_allocate(BYTES, 1, world_rank == 0 ? info : MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win));
     CHECK(MPI_ERR_WIN == class, "device 99: %d", class);
     CHECK(MPI_SUCCESS != MPI_Win_create(memory_of.at, BYTES, 1, host, MPI_COMM_WORLD, &win), "memory of a device as the host's");
     CHECK(MPI_SUCCESS != MPI_Win_create(memory_of.at, 2 * BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win), "more than the allocation");
@@ -212,8 +209,7 @@ static void level_1(void)
     MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
     char *mine = bytes(world_rank, 5), *theirs = bytes(last, 5);
     MPI_Win_fence(0, win);
-    int code = MPI_Put(memory_of.at, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win), class;
-    MPI_Error_class(code, &class);
+    int class = class_of(MPI_Put(memory_of.at, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win));
     CHECK(MPI_ERR_ARG == class, "a put: %d", class);
     CHECK(MPI_SUCCESS != MPI_Fetch_and_op(memory_of.at, memory_of.at + 8, MPI_INT64_T, next, 0, MPI_SUM, win), "fetch_and_op");
     CHECK(MPI_SUCCESS == MPI_Put(mine, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win), "a put of the host");
@@ -229,8 +225,6 @@ static void level_1(void)
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
-    next = (world_rank + 1) % world_size;
-    last = (world_rank + world_size - 1) % world_size;
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     if (argc > 1 && 0 == strcmp(argv[1], "off")) {
         /* Windows of the host still work, and no window is on a device. */

@@ -5,7 +5,7 @@
 static void try_window(MPI_Win win, int64_t *base, const char *prefix)
 {
     char name[MPI_MAX_OBJECT_NAME];
-    int length, next = (world_rank + 1) % world_size, last = (world_rank + world_size - 1) % world_size;
+    int length;
     MPI_Win_get_name(win, name, &length);
     CHECK(0 == strncmp(name, prefix, strlen(prefix)), "a window of '%s', not of '%s'", name, prefix);
     int64_t word = world_rank + 1;

@@ -30,7 +30,6 @@ _Static_assert(MPIX_DEVICE_KIND_HOST == BTL_HMEM_SYSTEM && MPIX_DEVICE_KIND_CUDA
 
 enum { BYTES = 96 << 10 };
 
-static int next, last;
 static unsigned long long copies[2]; /* from the device, to the device */
 
 /* Copies one run at a time through the driver. Threads of the component may call this. */
@@ -190,8 +189,6 @@ int main(int argc, char **argv)
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(set == (is_absent ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_SUCCESS), "set before MPI_Init: %d", set);
     CHECK(level == (is_absent ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_ERR_OTHER), "the level before MPI_Init: %d", level);
-    next = (world_rank + 1) % world_size;
-    last = (world_rank + world_size - 1) % world_size;
     if (is_absent) {
         CHECK(MPI_ERR_UNSUPPORTED_OPERATION == MPIX_Set_device_overrides(&mine), "set");
         CHECK(MPI_ERR_UNSUPPORTED_OPERATION == MPIX_Query_device_level(&key), "the level");

@@ -94,9 +94,8 @@ int main(int argc, char **argv)
         MPI_Win_allocate(8, 8, info, MPI_COMM_WORLD, &base, &win);
         MPI_Info_free(&info);
         MPI_Win_set_errhandler(win, MPI_ERRORS_RETURN);
-        int code = MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win), class;
-        MPI_Error_class(code, &class);
-        if (MPI_SUCCESS == code) MPI_Win_unlock(0, win);
+        int class = class_of(MPI_Win_lock(MPI_LOCK_SHARED, 0, 0, win));
+        if (MPI_SUCCESS == class) MPI_Win_unlock(0, win);
         int refused = all || 1 == world_size;
         CHECK(refused ? MPI_ERR_RMA_SYNC == class : MPI_SUCCESS == class, "a lock where %s say no_locks: class %d", all ? "all" : "some", class);
         MPI_Barrier(MPI_COMM_WORLD);

@@ -3,14 +3,6 @@
  *
  *   passive_target [LIMIT]     fails where a median is above LIMIT microseconds (default 50) */
 #include "check.h"
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
 
 static void compute(double seconds)
 {

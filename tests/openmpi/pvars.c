@@ -49,7 +49,6 @@ int main(int argc, char **argv)
     int level, count;
     start(&argc, &argv, MPI_THREAD_SINGLE);
     MPI_T_init_thread(MPI_THREAD_SINGLE, &level);
-    int right = (world_rank + 1) % world_size;
     MPI_Win win = window(cell, sizeof(cell));
     char server[MPI_MAX_OBJECT_NAME];
     int length;
@@ -73,8 +72,8 @@ int main(int argc, char **argv)
 
     MPI_Win_lock_all(0, win);
     for (int i = 0; i < PUTS; i++) {
-        MPI_Put(&mine, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, win);
-        MPI_Win_flush(right, win);
+        MPI_Put(&mine, 1, MPI_INT64_T, next, 0, 1, MPI_INT64_T, win);
+        MPI_Win_flush(next, win);
     }
     unsigned long long all = 0, moved = 0;
     for (int i = 0; i < 5; i++) {

@@ -4,34 +4,12 @@
  * than the transport takes, as pml/ob1 may have them release btl_ofi_mode 2: a peer is released while long
  * transfers to it wait for room sender btl_ofi_mode 2, 5.0 and later: a request of active-message RDMA from a
  * process that was not added */
-#include "opal_config.h"
+#include "btl.h"
 
-#include "opal/constants.h"
-#include "opal/mca/btl/base/base.h"
-#include "opal/mca/btl/btl.h"
-#include "opal/util/proc.h"
+enum { LONG = 128 * 1024 + 512, MANY = 1100, FEW = 7 };
 
-#include "check.h"
-
-enum { LONG = 128 * 1024 + 512, MANY = 1100, FEW = 7, HANDLE = 256 };
-typedef struct mca_btl_base_endpoint_t endpoint_t;
-typedef mca_btl_base_registration_handle_t handle_t;
-typedef struct { uint64_t at; char handle[HANDLE]; } window_t;
-
-static mca_btl_base_module_t *btl;
 static opal_proc_t *other;
 static endpoint_t *peer;
-
-static void find(void)
-{
-    mca_btl_base_selected_module_t *selected;
-    OPAL_LIST_FOREACH(selected, &mca_btl_base_modules_initialized, mca_btl_base_selected_module_t) {
-        if (0 == strcmp(selected->btl_component->btl_version.mca_component_name, "ofi_rs")) {
-            btl = selected->btl_module;
-        }
-    }
-    CHECK(btl, "no module of ofi_rs");
-}
 
 static void add(void)
 {
@@ -82,22 +60,13 @@ static void crowd(int many, bool puts, char *local, window_t *theirs)
     }
 }
 
-static handle_t *expose(char *memory, window_t *mine)
-{
-    CHECK(btl->btl_flags & MCA_BTL_FLAGS_SEND, "run with btl_ofi_mode 2");
-    handle_t *handle = btl->btl_register_mem(btl, MCA_BTL_ENDPOINT_ANY, memory, LONG, MCA_BTL_REG_FLAG_ACCESS_ANY);
-    CHECK(handle && btl->btl_registration_handle_size <= HANDLE, "registering memory");
-    memcpy(mine->handle, handle, btl->btl_registration_handle_size);
-    mine->at = (uint64_t) (uintptr_t) memory;
-    return handle;
-}
-
 /* Posts more transfers than the transport accepts. */
 static void no_room(void)
 {
     static char window[LONG], local[LONG];
     window_t mine = {0}, theirs;
-    handle_t *handle = expose(window, &mine);
+    CHECK(btl->btl_flags & MCA_BTL_FLAGS_SEND, "run with btl_ofi_mode 2");
+    handle_t *handle = expose(window, LONG, &mine);
     memset(window, 1 + world_rank, LONG);
     MPI_Sendrecv(&mine, sizeof(mine), MPI_BYTE, 1 - world_rank, 1, &theirs, sizeof(theirs), MPI_BYTE, 1 - world_rank, 1,
                  MPI_COMM_WORLD, MPI_STATUS_IGNORE);
@@ -122,7 +91,8 @@ static void release(void)
 {
     static char window[LONG], local[LONG];
     window_t mine;
-    handle_t *handle = expose(window, &mine);
+    CHECK(btl->btl_flags & MCA_BTL_FLAGS_SEND, "run with btl_ofi_mode 2");
+    handle_t *handle = expose(window, LONG, &mine);
     crowd(FEW, false, local, &mine);
     CHECK(0 == complete, "run over a provider that never has room");
     CHECK(OPAL_SUCCESS == btl->btl_del_procs(btl, 1, &other, &peer), "del_procs");
@@ -182,10 +152,7 @@ int main(int argc, char **argv)
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(world_size == 2 && argc == 2, "run with 2 ranks and a part");
     find();
-    opal_process_name_t name = opal_proc_local_get()->proc_name;
-    name.vpid = 1 - world_rank;
-    other = opal_proc_for_name(name);
-    CHECK(other, "no process %d", 1 - world_rank);
+    other = process(1 - world_rank);
     add();
     MPI_Barrier(MPI_COMM_WORLD);
     if (0 == strcmp(argv[1], "mode")) {

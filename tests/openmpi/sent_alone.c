@@ -3,50 +3,27 @@
  * until a file of each other rank says that everything has arrived. The parts are the first message to a
  * rank, consecutive short messages, and longer messages, also to a rank that receives them late. A message of
  * one byte follows each part. */
-#include "check.h"
-#include <time.h>
-#include <unistd.h>
+#include "outside.h"
 
-enum { PARTS = 7, LATE = 5, LONGEST = 120000, LIMIT = 10 };
+enum { PARTS = 7, LATE = 5, LONGEST = 120000 };
 
 static const struct { int count, size; } parts[PARTS] = {{1, 8}, {3, 8}, {100, 8}, {1, 15000}, {1, 60000}, {4, LONGEST}, {100, 8}};
 
-/* The file by which a rank reports that a part has arrived. */
-static void name(char *to, size_t size, const char *folder, int part, int rank)
+/* By which a rank says that a part has arrived. */
+static const char *arrived(int part, int rank)
 {
-    snprintf(to, size, "%s/%d.%d", folder, part, rank);
-}
-
-static void wait_outside(const char *folder, int part)
-{
-    char file[256];
-    time_t end = time(NULL) + LIMIT;
-    for (int rank = 1; rank < world_size; ++rank) {
-        name(file, sizeof(file), folder, part, rank);
-        while (unlink(file)) {
-            CHECK(time(NULL) < end, "%d messages of %d bytes did not arrive within %d s at rank %d", parts[part].count,
-                  parts[part].size, LIMIT, rank);
-            usleep(1000);
-        }
-    }
-}
-
-static void say(const char *folder, int part)
-{
-    char file[256];
-    name(file, sizeof(file), folder, part, world_rank);
-    FILE *f = fopen(file, "w");
-    CHECK(f && 0 == fclose(f), "writing %s", file);
+    static char name[32];
+    snprintf(name, sizeof(name), "%d.%d", part, rank);
+    return name;
 }
 
 int main(int argc, char **argv)
 {
     static char buffer[LONGEST];
-    char folder[] = "/tmp/sent_alone.XXXXXX";
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(1 < world_size, "run with 2 ranks or more");
     /* The name is part of rank 0's first messages, so they do not count in the rest. */
-    CHECK(world_rank || mkdtemp(folder), "a folder");
+    if (0 == world_rank) make_folder();
     for (int part = 0; part < PARTS; ++part) {
         const int count = parts[part].count, size = parts[part].size;
         if (0 == world_rank) {
@@ -63,7 +40,11 @@ int main(int argc, char **argv)
             for (int to = 1; to < world_size; ++to) {
                 MPI_Send(buffer, 1, MPI_BYTE, to, part, MPI_COMM_WORLD);
             }
-            wait_outside(folder, part);
+            char what[64];
+            snprintf(what, sizeof(what), "%d messages of %d bytes", count, size);
+            for (int rank = 1; rank < world_size; ++rank) {
+                wait_outside(arrived(part, rank), what);
+            }
         } else {
             if (LATE <= part) {
                 usleep(200000);
@@ -77,7 +58,7 @@ int main(int argc, char **argv)
                 }
             }
             MPI_Recv(buffer, 1, MPI_BYTE, 0, part, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-            say(folder, part);
+            say(arrived(part, world_rank));
         }
     }
     if (0 == world_rank) {

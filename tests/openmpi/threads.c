@@ -9,17 +9,17 @@ static MPI_Win win;
 
 static void *work(void *arg)
 {
-    int number = (int) (intptr_t) arg, right = (world_rank + 1) % world_size;
+    int number = (int) (intptr_t) arg;
     unsigned char out[BYTES], in[BYTES];
     int64_t one = 1, old;
     for (int round = 0; round < ROUNDS; ++round) {
         int size = round % 3 ? 8 : BYTES;
         memset(out, number * 50 + round, sizeof(out));
         memset(in, 0, sizeof(in));
-        MPI_Put(out, size, MPI_BYTE, right, 64 + number * BYTES, size, MPI_BYTE, win);
-        MPI_Win_flush(right, win);
-        MPI_Get(in, size, MPI_BYTE, right, 64 + number * BYTES, size, MPI_BYTE, win);
-        MPI_Win_flush(right, win);
+        MPI_Put(out, size, MPI_BYTE, next, 64 + number * BYTES, size, MPI_BYTE, win);
+        MPI_Win_flush(next, win);
+        MPI_Get(in, size, MPI_BYTE, next, 64 + number * BYTES, size, MPI_BYTE, win);
+        MPI_Win_flush(next, win);
         CHECK(0 == memcmp(in, out, (size_t) size), "thread %d, round %d: byte 0 is %d", number, round, in[0]);
         MPI_Fetch_and_op(&one, &old, MPI_INT64_T, 0, 0, MPI_SUM, win);
         MPI_Win_flush(0, win);

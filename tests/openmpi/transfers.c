@@ -122,7 +122,6 @@ static void started_and_posted(MPI_Win win, int target, int source)
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
-    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
     memory = calloc(1, SIZE);
     buffer = calloc(1, SIZE);
     CHECK(memory && buffer, "no memory");
@@ -131,12 +130,12 @@ int main(int argc, char **argv)
         sizes(win, (world_rank + step) % world_size); /* step 0 is the rank itself */
         MPI_Barrier(MPI_COMM_WORLD);
     }
-    visible(win, right, left);
-    requests(win, right);
+    visible(win, next, last);
+    requests(win, next);
     MPI_Barrier(MPI_COMM_WORLD);
-    strided(win, right);
+    strided(win, next);
     MPI_Barrier(MPI_COMM_WORLD);
-    started_and_posted(win, right, left);
+    started_and_posted(win, next, last);
     MPI_Win_free(&win);
     free(memory);
     free(buffer);

@@ -1,36 +1,14 @@
 /* A released lock goes to other ranks although the releasing rank does not enter MPI again. Rank 1 ends an
  * epoch to rank 2 and then waits outside MPI, until a file of rank 3 says that it had the same lock, or until
  * a waiting rank has returned. */
-#include "check.h"
-#include <time.h>
-#include <unistd.h>
+#include "outside.h"
 
 /* Ranks 0 and 1 are on one node, and 2 and 3 on another, because osc/rdma keeps the locks of a node in
  * separate memory. Rank 0 stays in MPI, because it has the window's global lock. */
-enum { RANKS = 4, ORIGIN = 1, TARGET = 2, NEXT = 3, LIMIT = 10, BYTES = 4096 };
+enum { RANKS = 4, ORIGIN = 1, TARGET = 2, NEXT = 3, BYTES = 4096 };
 
-static char folder[] = "/tmp/unlocked_alone.XXXXXX";
 static char memory[BYTES];
 static MPI_Win win;
-
-static void say(const char *what)
-{
-    char file[256];
-    snprintf(file, sizeof(file), "%s/%s", folder, what);
-    FILE *f = fopen(file, "w");
-    CHECK(f && 0 == fclose(f), "writing %s", file);
-}
-
-static void wait_outside(const char *what, const char *part)
-{
-    char file[256];
-    time_t end = time(NULL) + LIMIT;
-    snprintf(file, sizeof(file), "%s/%s", folder, what);
-    while (unlink(file)) {
-        CHECK(time(NULL) < end, "%s: '%s' did not come within %d s", part, what, LIMIT);
-        usleep(1000);
-    }
-}
 
 enum { SHARED, EXCLUSIVE, ACCUMULATES, ALL, LOCKS };
 
@@ -120,7 +98,7 @@ int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_SINGLE);
     CHECK(RANKS == world_size, "run with %d ranks", RANKS);
-    CHECK(world_rank || mkdtemp(folder), "a folder");
+    if (0 == world_rank) make_folder();
     MPI_Bcast(folder, sizeof(folder), MPI_CHAR, 0, MPI_COMM_WORLD);
     win = window(memory, BYTES);
     for (int kind = 0; kind < LOCKS; ++kind) {

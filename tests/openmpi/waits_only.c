@@ -2,14 +2,6 @@
  * runs them disconnects the network. The ranks print "ready" when the script may do so. The ranks wait for
  * messages that never come; the script bounds the time. */
 #include "check.h"
-#include <time.h>
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
-}
 
 int main(int argc, char **argv)
 {

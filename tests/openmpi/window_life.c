@@ -13,18 +13,17 @@ static void freed_in_flight(void)
 {
     enum { SIZE = 1 << 20 };
     char *memory = calloc(1, SIZE), *buffer = malloc(SIZE);
-    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
     for (int round = 1; round <= 20; ++round) {
         MPI_Win win = window(memory, SIZE);
         memset(buffer, round + world_rank, SIZE);
         MPI_Win_fence(0, win);
         for (int i = 0; i < 16; ++i) {
-            MPI_Put(buffer + i * (SIZE / 16), SIZE / 16, MPI_BYTE, right, i * (SIZE / 16), SIZE / 16, MPI_BYTE, win);
+            MPI_Put(buffer + i * (SIZE / 16), SIZE / 16, MPI_BYTE, next, i * (SIZE / 16), SIZE / 16, MPI_BYTE, win);
         }
         MPI_Win_fence(MPI_MODE_NOSUCCEED, win);
         MPI_Win_free(&win);
         for (int i = 0; i < SIZE; i += 997) {
-            CHECK(memory[i] == (char) (round + left), "byte %d is %d in round %d", i, memory[i], round);
+            CHECK(memory[i] == (char) (round + last), "byte %d is %d in round %d", i, memory[i], round);
         }
         MPI_Barrier(MPI_COMM_WORLD);
     }
@@ -91,12 +90,11 @@ static void mapped_anew(int behind)
         place = memory; /* the same address each time, with other pages */
         MPI_Win win = window(memory, SIZE);
         int32_t value = 1000 * round + world_rank, back = -1;
-        int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
         MPI_Win_fence(0, win);
-        MPI_Put(&value, 1, MPI_INT32_T, right, SIZE - 8, 1, MPI_INT32_T, win);
+        MPI_Put(&value, 1, MPI_INT32_T, next, SIZE - 8, 1, MPI_INT32_T, win);
         MPI_Win_fence(0, win);
         memcpy(&back, memory + SIZE - 8, sizeof(back));
-        CHECK(back == 1000 * round + left, "round %d left %d", round, back);
+        CHECK(back == 1000 * round + last, "round %d left %d", round, back);
         MPI_Win_free(&win);
         CHECK(0 == (behind ? syscall(SYS_munmap, memory, SIZE) : munmap(memory, SIZE)), "munmap");
         MPI_Barrier(MPI_COMM_WORLD);
@@ -108,16 +106,15 @@ static void many_windows(void)
     enum { N = 100 };
     static int64_t cells[N];
     MPI_Win wins[N];
-    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
     for (int i = 0; i < N; ++i) {
         wins[i] = window(&cells[i], sizeof(cells[i]));
         MPI_Win_fence(0, wins[i]);
     }
     for (int i = 0; i < N; ++i) {
         int64_t value = i * 10 + world_rank;
-        MPI_Put(&value, 1, MPI_INT64_T, right, 0, 1, MPI_INT64_T, wins[i]);
+        MPI_Put(&value, 1, MPI_INT64_T, next, 0, 1, MPI_INT64_T, wins[i]);
         MPI_Win_fence(0, wins[i]);
-        CHECK(cells[i] == i * 10 + left, "window %d holds %ld", i, (long) cells[i]);
+        CHECK(cells[i] == i * 10 + last, "window %d holds %ld", i, (long) cells[i]);
     }
     for (int i = 0; i < N; ++i) {
         MPI_Win_free(&wins[i]);
@@ -147,17 +144,16 @@ static void dynamic(void)
     MPI_Win_attach(win, memory, N * sizeof(*memory));
     MPI_Get_address(memory, &mine);
     MPI_Allgather(&mine, 1, MPI_AINT, all, 1, MPI_AINT, MPI_COMM_WORLD);
-    int right = (world_rank + 1) % world_size, left = (world_rank + world_size - 1) % world_size;
     for (int i = 0; i < N; ++i) {
         value[i] = i + world_rank;
     }
-    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, right, 0, win);
-    MPI_Put(value, N, MPI_INT32_T, right, all[right], N, MPI_INT32_T, win);
-    MPI_Win_unlock(right, win);
+    MPI_Win_lock(MPI_LOCK_EXCLUSIVE, next, 0, win);
+    MPI_Put(value, N, MPI_INT32_T, next, all[next], N, MPI_INT32_T, win);
+    MPI_Win_unlock(next, win);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock(MPI_LOCK_SHARED, world_rank, 0, win);
     for (int i = 0; i < N; ++i) {
-        CHECK(memory[i] == i + left, "element %d is %d", i, memory[i]);
+        CHECK(memory[i] == i + last, "element %d is %d", i, memory[i]);
     }
     MPI_Win_unlock(world_rank, win);
     MPI_Barrier(MPI_COMM_WORLD);

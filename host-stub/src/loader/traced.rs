@@ -237,7 +237,7 @@ impl Recorder {
         endpoint: *mut Endpoint,
         (name, bytes): (&str, usize),
         completion: Completion,
-        execute: impl FnOnce(&Functions, Completion) -> Status,
+        execute: impl FnOnce(Completion) -> Status,
     ) -> Status {
         let (peer, before) = (self.peer(endpoint), self.stats());
         let mut record = Record {
@@ -252,7 +252,7 @@ impl Recorder {
             let function: CompletionFn = completed;
             (Some(function), context, ptr::without_provenance_mut(index))
         });
-        let status = execute(&self.functions, own.unwrap_or(completion));
+        let status = execute(own.unwrap_or(completion));
         if status != Status::SUCCESS
             && let Some(watched) = watched
         {
@@ -399,9 +399,20 @@ fn elements(datatype: u32, count: usize) -> usize {
     Datatype::try_from(datatype).map_or(0, |datatype| datatype.size() * count)
 }
 
-/// Defines functions that record an operation and call the module's function of the same name.
+/// Bytes of the runs of an apply.
+///
+/// # Safety
+/// The request and its runs are readable.
+unsafe fn applied(request: *const ApplyRequest) -> usize {
+    // SAFETY: the caller guarantees the request and its runs.
+    let runs = unsafe { std::slice::from_raw_parts((*request).runs, (*request).run_count) };
+    let of = |run: &plugin_api::ApplyRun| run.length.saturating_mul(run.count);
+    runs.iter().map(of).fold(0, u64::saturating_add) as usize
+}
+
+/// Defines functions that record an operation and call the module's function, if it has the function.
 macro_rules! recording {
-    ($($entry:ident($($argument:ident: $type:ty),*) is $name:literal of $bytes:expr;)*) => {
+    ($($entry:ident($($argument:ident: $type:ty),*) is $name:literal of $bytes:expr, by $own:ident => $function:expr;)*) => {
         $(unsafe extern "C" fn $entry(
             module: *mut Module,
             endpoint: *mut Endpoint,
@@ -410,14 +421,19 @@ macro_rules! recording {
             context: *mut c_void,
             data: *mut c_void,
         ) -> Status {
-            let Some(recorder) = Recorder::of(module) else {
+            let recorder = Recorder::of(module);
+            let function = recorder.as_ref().and_then(|recorder| {
+                let $own = &recorder.functions;
+                $function
+            });
+            let (Some(recorder), Some(function)) = (&recorder, function) else {
                 return Status::BAD_PARAM;
             };
             let completion = (callback, context, data);
-            recorder.post(endpoint, ($name, $bytes), completion, |own, (callback, context, data)| {
+            recorder.post(endpoint, ($name, $bytes), completion, |(callback, context, data)| {
                 // SAFETY: the caller of the operation guarantees that its arguments are valid; the callback is the caller's
                 // or `completed`.
-                unsafe { (own.$entry)(module, endpoint, $($argument,)* callback, context, data) }
+                unsafe { function(module, endpoint, $($argument,)* callback, context, data) }
             })
         })*
     };
@@ -425,116 +441,28 @@ macro_rules! recording {
 
 recording! {
     put(local: *mut c_void, remote: u64, local_handle: *mut Handle, remote_handle: *const Handle, size: usize, flags: u32,
-        order: i32) is "put" of size;
+        order: i32) is "put" of size, by own => Some(own.put);
     get(local: *mut c_void, remote: u64, local_handle: *mut Handle, remote_handle: *const Handle, size: usize, flags: u32,
-        order: i32) is "get" of size;
+        order: i32) is "get" of size, by own => Some(own.get);
     atomic_op(remote: u64, remote_handle: *const Handle, op: u32, operand: u64, flags: u32, order: i32)
-        is "update" of word(flags);
+        is "update" of word(flags), by own => Some(own.atomic_op);
     atomic_fop(local: *mut c_void, remote: u64, local_handle: *mut Handle, remote_handle: *const Handle, op: u32,
-        operand: u64, flags: u32, order: i32) is "fetch" of word(flags);
+        operand: u64, flags: u32, order: i32) is "fetch" of word(flags), by own => Some(own.atomic_fop);
     atomic_cswap(local: *mut c_void, remote: u64, local_handle: *mut Handle, remote_handle: *const Handle, compare: u64,
-        value: u64, flags: u32, order: i32) is "compare-swap" of word(flags);
+        value: u64, flags: u32, order: i32) is "compare-swap" of word(flags), by own => Some(own.atomic_cswap);
     atomic_opv(local: *const c_void, remote: u64, local_handle: *mut Handle, remote_handle: *const Handle, datatype: u32,
-        op: u32, count: usize) is "update" of elements(datatype, count);
+        op: u32, count: usize) is "update" of elements(datatype, count), by own => Some(own.atomic_opv);
     atomic_fopv(local: *const c_void, result: *mut c_void, remote: u64, local_handle: *mut Handle,
         result_handle: *mut Handle, remote_handle: *const Handle, datatype: u32, op: u32, count: usize)
-        is "fetch" of elements(datatype, count);
+        is "fetch" of elements(datatype, count), by own => Some(own.atomic_fopv);
     atomic_cswapv(local: *const c_void, compare: *const c_void, result: *mut c_void, remote: u64,
         result_handle: *mut Handle, remote_handle: *const Handle, datatype: u32)
-        is "compare-swap" of elements(datatype, 1);
-}
-
-unsafe extern "C" fn put_notify(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    local: *mut c_void,
-    remote: u64,
-    local_handle: *mut Handle,
-    remote_handle: *const Handle,
-    size: usize,
-    counter: u64,
-    counter_handle: *const Handle,
-    add: u64,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let recorder = Recorder::of(module);
-    let Some((recorder, own)) = recorder.and_then(|r| r.functions.put_notify.map(|own| (r, own)))
-    else {
-        return Status::BAD_PARAM;
-    };
-    let completion = (callback, context, data);
-    recorder.post(
-        endpoint,
-        ("put", size),
-        completion,
-        |_, (callback, context, data)| {
-            // SAFETY: the caller of the operation guarantees that its arguments are valid; the callback is the caller's
-            // or `completed`.
-            unsafe {
-                own(
-                    module,
-                    endpoint,
-                    local,
-                    remote,
-                    local_handle,
-                    remote_handle,
-                    size,
-                    counter,
-                    counter_handle,
-                    add,
-                    callback,
-                    context,
-                    data,
-                )
-            }
-        },
-    )
-}
-
-unsafe extern "C" fn apply(
-    module: *mut Module,
-    endpoint: *mut Endpoint,
-    remote: u64,
-    remote_handle: *const Handle,
-    request: *const ApplyRequest,
-    callback: Option<CompletionFn>,
-    context: *mut c_void,
-    data: *mut c_void,
-) -> Status {
-    let recorder = Recorder::of(module);
-    let Some((recorder, own)) = recorder.and_then(|r| r.functions.apply.map(|own| (r, own.apply)))
-    else {
-        return Status::BAD_PARAM;
-    };
-    // SAFETY: the caller of the operation passes a readable request with `run_count` runs.
-    let bytes = unsafe {
-        let runs = std::slice::from_raw_parts((*request).runs, (*request).run_count);
-        let of = |run: &plugin_api::ApplyRun| run.length.saturating_mul(run.count);
-        runs.iter().map(of).fold(0, u64::saturating_add)
-    };
-    recorder.post(
-        endpoint,
-        ("apply", bytes as usize),
-        (callback, context, data),
-        |_, (callback, context, data)| {
-            // SAFETY: the caller of the operation guarantees that its arguments are valid; the callback is the caller's
-            // or `completed`.
-            unsafe {
-                own(
-                    module,
-                    endpoint,
-                    remote,
-                    remote_handle,
-                    request,
-                    callback,
-                    context,
-                    data,
-                )
-            }
-        },
-    )
+        is "compare-swap" of elements(datatype, 1), by own => Some(own.atomic_cswapv);
+    put_notify(local: *mut c_void, remote: u64, local_handle: *mut Handle, remote_handle: *const Handle, size: usize,
+        counter: u64, counter_handle: *const Handle, add: u64) is "put" of size, by own => own.put_notify;
+    apply(remote: u64, remote_handle: *const Handle, request: *const ApplyRequest)
+        // SAFETY: the caller of the operation passes a readable request.
+        is "apply" of unsafe { applied(request) }, by own => own.apply.map(|own| own.apply);
 }
 
 unsafe extern "C" fn add_procs(

@@ -89,13 +89,17 @@ pub(crate) fn transport() -> Transport {
         .remove(0)
 }
 
+/// # Safety
+/// `at` is a component of this file, which is its module too, and which is not closed before the guard is dropped.
+unsafe fn locked<'a, T>(at: *mut T) -> MutexGuard<'a, Script> {
+    // SAFETY: the caller guarantees the component.
+    unsafe { &*at.cast::<Scripted>() }.script.lock().unwrap()
+}
+
 /// The script of a scripted transport.
 pub(crate) fn script(transport: &Transport) -> MutexGuard<'_, Script> {
     // SAFETY: the transport is scripted and keeps its module.
-    unsafe { &*transport.module().cast::<Scripted>() }
-        .script
-        .lock()
-        .unwrap()
+    unsafe { locked(transport.module()) }
 }
 
 const COMPONENT: ComponentVtable = ComponentVtable {
@@ -228,7 +232,7 @@ unsafe extern "C" fn finalize(_module: *mut Module) -> Status {
 
 unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
     // SAFETY: `init` returned the module; the host's argument is writable and of this version.
-    unsafe { stats.write((*module.cast::<Scripted>()).script.lock().unwrap().counts) };
+    unsafe { stats.write(locked(module).counts) };
     Status::SUCCESS
 }
 
@@ -253,11 +257,8 @@ unsafe extern "C" fn register_mem(
     _access: u32,
     handle: *mut *mut Handle,
 ) -> Status {
-    // SAFETY: `init` returned the module.
-    let mut script = unsafe { &*module.cast::<Scripted>() }
-        .script
-        .lock()
-        .unwrap();
+    // SAFETY: `open` made the component, which is its module.
+    let mut script = unsafe { locked(module) };
     if script.register == Status::SUCCESS {
         script.registrations += 1;
         // SAFETY: the host's argument is writable.
@@ -284,11 +285,7 @@ unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) ->
     // SAFETY: `init` returned the module; `register_mem` made the handle, which is deregistered
     // once.
     unsafe {
-        (*module.cast::<Scripted>())
-            .script
-            .lock()
-            .unwrap()
-            .registrations -= 1;
+        locked(module).registrations -= 1;
         drop(Box::from_raw(handle.cast::<u64>()));
     }
     Status::SUCCESS
@@ -308,11 +305,8 @@ unsafe extern "C" fn put(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    // SAFETY: `init` returned the module.
-    let mut script = unsafe { &*module.cast::<Scripted>() }
-        .script
-        .lock()
-        .unwrap();
+    // SAFETY: `open` made the component, which is its module.
+    let mut script = unsafe { locked(module) };
     if script.put != Status::SUCCESS {
         script.counts.again += u64::from(script.put.is_again());
         return script.put;
@@ -346,11 +340,8 @@ unsafe extern "C" fn get(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    // SAFETY: `init` returned the module.
-    let mut script = unsafe { &*module.cast::<Scripted>() }
-        .script
-        .lock()
-        .unwrap();
+    // SAFETY: `open` made the component, which is its module.
+    let mut script = unsafe { locked(module) };
     if script.gets_left == 0 {
         return Status::UNREACH;
     }
@@ -369,11 +360,8 @@ unsafe extern "C" fn get(
 }
 
 unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
-    // SAFETY: `open` made the component.
-    let mut script = unsafe { &*component.cast::<Scripted>() }
-        .script
-        .lock()
-        .unwrap();
+    // SAFETY: `open` made the component, which is its module.
+    let mut script = unsafe { locked(component) };
     let (held, over): (Vec<_>, Vec<_>) = std::mem::take(&mut script.under_way)
         .into_iter()
         .partition(|operation| operation.is_get && script.hold_gets);

@@ -2,6 +2,7 @@
 //! in the middle ends processes instead of answering with an error.
 
 use std::fs;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::segment::NoSegment;
 
@@ -16,8 +17,17 @@ pub(super) fn huge_page_size() -> usize {
     number_after("/proc/meminfo", "Hugepagesize:").map_or(2 << 20, |kilobytes| kilobytes << 10)
 }
 
-/// Checks that `bytes` of shared memory are available now, as far as the system reports it.
+/// Bytes of shared memory that a process takes between two looks at what the system has left: reading the numbers takes 20 us.
+const BETWEEN_LOOKS: usize = 16 << 20;
+
+/// Checks that `bytes` of shared memory are available, as far as the system reported it at most [`BETWEEN_LOOKS`] ago.
 pub(super) fn check(bytes: usize) -> Result<(), NoSegment> {
+    static TAKEN: AtomicUsize = AtomicUsize::new(BETWEEN_LOOKS);
+    check_after(&TAKEN, bytes)
+}
+
+/// As [`check`], with the bytes taken since the last look.
+fn check_after(taken: &AtomicUsize, bytes: usize) -> Result<(), NoSegment> {
     let refuse = |limit: usize, what: &str| {
         Err(NoSegment::Memory(format!(
             "{bytes} B of shared memory were asked for, and {limit} B are there ({what})"
@@ -27,6 +37,12 @@ pub(super) fn check(bytes: usize) -> Result<(), NoSegment> {
     let files = file_limit();
     if bytes > files {
         return refuse(files, "the limit of file sizes, ulimit -f");
+    }
+    // Relaxed: no other data depends on the sum, and threads at the same time only move a look.
+    let sum = taken.load(Ordering::Relaxed).saturating_add(bytes);
+    if sum <= BETWEEN_LOOKS {
+        taken.store(sum, Ordering::Relaxed);
+        return Ok(());
     }
     if let Some(free) = number_after("/proc/meminfo", "MemAvailable:") {
         let free = free.saturating_mul(1024);
@@ -39,6 +55,7 @@ pub(super) fn check(bytes: usize) -> Result<(), NoSegment> {
     {
         return refuse(free, "what memory.max of the control group leaves");
     }
+    taken.store(bytes, Ordering::Relaxed);
     Ok(())
 }
 
@@ -97,6 +114,21 @@ mod tests {
     fn a_little_fits_and_everything_does_not() {
         check(4096).unwrap();
         assert!(check(usize::MAX).is_err());
+        // Whatever was taken since the last look.
+        for taken in [0, BETWEEN_LOOKS] {
+            assert!(check_after(&AtomicUsize::new(taken), 1 << 50).is_err());
+        }
+    }
+
+    #[test]
+    fn the_system_is_asked_once_for_many_small_segments() {
+        let taken = AtomicUsize::new(BETWEEN_LOOKS);
+        let half = BETWEEN_LOOKS / 2;
+        // A look, none, and a look.
+        for after in [half, 2 * half, half] {
+            check_after(&taken, half).unwrap();
+            assert_eq!(taken.load(Ordering::Relaxed), after);
+        }
         assert!(page_size().is_power_of_two() && huge_page_size().is_power_of_two());
     }
 }

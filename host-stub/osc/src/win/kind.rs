@@ -15,7 +15,7 @@ pub enum WindowKind {
 
 impl WindowKind {
     /// The kind of a code.
-    pub(super) fn of(code: u64) -> Option<WindowKind> {
+    pub(super) fn of(code: u32) -> Option<WindowKind> {
         [
             WindowKind::Create,
             WindowKind::Allocate,
@@ -26,7 +26,7 @@ impl WindowKind {
         .find(|kind| kind.code() == code)
     }
 
-    pub(super) const fn code(self) -> u64 {
+    pub(super) const fn code(self) -> u32 {
         match self {
             WindowKind::Create => 1,
             WindowKind::Allocate => 2,

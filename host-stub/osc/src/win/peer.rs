@@ -9,7 +9,6 @@ use super::busy::Listed;
 use super::control::Word;
 use super::dynamic::region_cache::RegionCache;
 use super::error::WinError;
-use super::kind::WindowKind;
 use super::peers::Card;
 use super::pending::Pending;
 use crate::base::Turns;
@@ -20,10 +19,6 @@ use crate::transport::{EndpointRef, HandleCopy};
 pub(super) struct Offer {
     /// Address of its memory.
     pub(super) base: u64,
-    /// Bytes of its memory.
-    pub(super) limit: u64,
-    /// Bytes of a displacement unit.
-    pub(super) unit: u32,
     /// Address of its control block.
     pub(super) control_base: u64,
     /// Handle of the peer's memory; empty if the peer has no memory.
@@ -35,46 +30,34 @@ pub(super) struct Offer {
     pub(super) exported: Vec<u8>,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR3");
+const MAGIC: u64 = u64::from_le_bytes(*b"WINOFFR4");
 const REFUSED: u64 = 0;
-pub(super) const HEADER: usize = 9 * 8;
+/// Bytes before the handles: the magic number, the lengths of what follows, and the two addresses.
+pub(super) const HEADER: usize = 4 * 8;
 
-/// The bytes that a rank sends when a window is made: its offer, or the reason why it has none.
-pub(super) fn encode(kind: WindowKind, offer: &Result<Offer, String>) -> Vec<u8> {
-    match offer {
-        Ok(offer) => {
-            let words = [
-                MAGIC,
-                kind.code(),
-                offer.base,
-                offer.limit,
-                u64::from(offer.unit),
-                offer.control_base,
-                offer.handle.len() as u64,
-                offer.control_handle.len() as u64,
-                offer.exported.len() as u64,
-            ];
-            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-            bytes.extend_from_slice(&offer.handle);
-            bytes.extend_from_slice(&offer.control_handle);
-            bytes.extend_from_slice(&offer.exported);
-            bytes
-        }
-        Err(reason) => {
-            let mut bytes: Vec<u8> = [MAGIC, REFUSED]
-                .iter()
-                .flat_map(|word| word.to_ne_bytes())
-                .collect();
-            bytes.extend_from_slice(reason.as_bytes());
-            bytes
-        }
-    }
+/// The lengths of both handles and of the rest, in one word. The rest is a few handles long at most.
+fn lengths(handle: usize, control: usize, exported: usize) -> u64 {
+    handle as u64 | (control as u64) << 16 | (exported as u64) << 32
 }
 
-/// Decodes the bytes that `rank` sent.
+/// The bytes that a rank sends when a window is made: its offer, or the reason why it has none.
+pub(super) fn encode(offer: &Result<Offer, String>) -> Vec<u8> {
+    let (words, tail): (&[u64], [&[u8]; 3]) = match offer {
+        Ok(offer) => {
+            let tail = [&offer.handle[..], &offer.control_handle, &offer.exported];
+            let [handle, control, exported] = tail.map(<[u8]>::len);
+            let lengths = lengths(handle, control, exported);
+            (&[MAGIC, lengths, offer.base, offer.control_base], tail)
+        }
+        Err(reason) => (&[MAGIC, REFUSED], [reason.as_bytes(), &[], &[]]),
+    };
+    let words = words.iter().flat_map(|word| word.to_ne_bytes());
+    words.chain(tail.concat()).collect()
+}
+
+/// Reads the bytes that `rank` sent.
 pub(super) fn decode(
     rank: usize,
-    kind: WindowKind,
     handle_size: usize,
     bytes: &[u8],
 ) -> Result<Offer, Box<WinError>> {
@@ -91,43 +74,30 @@ pub(super) fn decode(
             "it sent something that is no window offer".to_owned(),
         ));
     }
-    match word(1)? {
-        REFUSED => {
-            let reason = bytes.get(16..).unwrap_or_default();
-            return Err(refuse(String::from_utf8_lossy(reason).into_owned()));
-        }
-        code if code != kind.code() => {
-            return Err(refuse(format!(
-                "it makes another kind of window (code {code}, here {kind:?})"
-            )));
-        }
-        _ => {}
+    let lengths = word(1)?;
+    if lengths == REFUSED {
+        let reason = bytes.get(16..).unwrap_or_default();
+        return Err(refuse(String::from_utf8_lossy(reason).into_owned()));
     }
-    let length = |index: usize| {
-        let length = usize::try_from(word(index)?).unwrap_or(usize::MAX);
-        if length == 0 || length == handle_size {
-            Ok(length)
-        } else {
-            Err(refuse(format!(
-                "its handle has {length} B where this transport's have {handle_size}"
-            )))
-        }
-    };
-    let (handle, control) = (length(6)?, length(7)?);
-    let exported = usize::try_from(word(8)?).ok();
-    let total = exported.and_then(|len| len.checked_add(HEADER + handle + control));
-    if control == 0 || total != Some(bytes.len()) {
+    let handle = lengths as usize & 0xffff;
+    let control = (lengths >> 16) as usize & 0xffff;
+    let exported = (lengths >> 32) as usize;
+    if (handle != 0 && handle != handle_size) || control != handle_size {
+        return Err(refuse(format!(
+            "its handles have {handle} and {control} B where this transport's have {handle_size}"
+        )));
+    }
+    if bytes.len() != HEADER + handle + control + exported {
         return Err(refuse(format!("its offer has {} B", bytes.len())));
     }
+    let (handle, rest) = bytes[HEADER..].split_at(handle);
+    let (control, exported) = rest.split_at(control);
     Ok(Offer {
         base: word(2)?,
-        limit: word(3)?,
-        unit: u32::try_from(word(4)?)
-            .map_err(|_| refuse("its displacement unit has more than 32 bits".to_owned()))?,
-        control_base: word(5)?,
-        handle: bytes[HEADER..HEADER + handle].to_vec(),
-        control_handle: bytes[HEADER + handle..HEADER + handle + control].to_vec(),
-        exported: bytes[HEADER + handle + control..].to_vec(),
+        control_base: word(3)?,
+        handle: handle.to_vec(),
+        control_handle: control.to_vec(),
+        exported: exported.to_vec(),
     })
 }
 
@@ -189,8 +159,8 @@ impl Peer {
             rank,
             endpoint,
             base: offer.base,
-            limit: offer.limit,
-            unit: offer.unit,
+            limit: card.limit,
+            unit: card.unit,
             takes_no_runs: AtomicBool::new(false),
             reach: card.reach,
             mapped: card.mapped,
@@ -234,8 +204,6 @@ mod tests {
     fn offer() -> Offer {
         Offer {
             base: 0x1000,
-            limit: 64,
-            unit: 4,
             control_base: 0x2000,
             handle: vec![7; 16],
             control_handle: vec![9; 16],
@@ -245,20 +213,20 @@ mod tests {
 
     #[test]
     fn an_offer_travels() {
-        let bytes = encode(WindowKind::Create, &Ok(offer()));
-        assert_eq!(decode(0, WindowKind::Create, 16, &bytes).unwrap(), offer());
+        let bytes = encode(&Ok(offer()));
+        assert_eq!(decode(0, 16, &bytes).unwrap(), offer());
         let empty = Offer {
             handle: Vec::new(),
             ..offer()
         };
-        let bytes = encode(WindowKind::Dynamic, &Ok(empty.clone()));
-        assert_eq!(decode(0, WindowKind::Dynamic, 16, &bytes).unwrap(), empty);
+        let bytes = encode(&Ok(empty.clone()));
+        assert_eq!(decode(0, 16, &bytes).unwrap(), empty);
     }
 
     #[test]
     fn a_refusal_travels_with_its_reason() {
-        let bytes = encode(WindowKind::Create, &Err("no room".to_owned()));
-        let error = decode(3, WindowKind::Create, 16, &bytes).unwrap_err();
+        let bytes = encode(&Err("no room".to_owned()));
+        let error = decode(3, 16, &bytes).unwrap_err();
         assert_eq!(
             error.to_string(),
             "window creation failed on rank 3: no room"
@@ -267,22 +235,21 @@ mod tests {
 
     #[test]
     fn malformed_offers_are_errors() {
-        let bytes = encode(WindowKind::Create, &Ok(offer()));
+        let bytes = encode(&Ok(offer()));
         for len in 0..bytes.len() {
-            assert!(decode(0, WindowKind::Create, 16, &bytes[..len]).is_err());
+            assert!(decode(0, 16, &bytes[..len]).is_err());
         }
-        assert!(decode(0, WindowKind::Allocate, 16, &bytes).is_err());
-        assert!(decode(0, WindowKind::Create, 24, &bytes).is_err());
+        assert!(decode(0, 24, &bytes).is_err());
         let mut longer = bytes.clone();
         longer.push(0);
-        assert!(decode(0, WindowKind::Create, 16, &longer).is_err());
+        assert!(decode(0, 16, &longer).is_err());
         let mut state = 1u64;
         for _ in 0..2000 {
             state = state.wrapping_mul(6364136223846793005).wrapping_add(1);
             let mut broken = bytes.clone();
             let at = (state >> 33) as usize % broken.len();
             broken[at] ^= (state >> 25) as u8 | 1;
-            let _ = decode(0, WindowKind::Create, 16, &broken);
+            let _ = decode(0, 16, &broken);
         }
     }
 }

@@ -19,6 +19,10 @@ pub(super) struct Card {
     pub(super) reach: Reach,
     /// Address of its memory here, if a mapped segment contains it.
     pub(super) mapped: Option<u64>,
+    /// Bytes of its memory.
+    pub(super) limit: u64,
+    /// Bytes of a displacement unit.
+    pub(super) unit: u32,
     /// The device of its memory, or -1.
     pub(super) device: i32,
 }
@@ -40,8 +44,8 @@ fn words(card: &Card, handle_size: usize) -> Vec<u64> {
     let handle_words = handle_size.div_ceil(8);
     let mut words = vec![
         offer.base,
-        offer.limit,
-        u64::from(offer.unit),
+        card.limit,
+        u64::from(card.unit),
         offer.control_base,
         match card.reach {
             Reach::Transport => NOWHERE,
@@ -138,8 +142,6 @@ impl Cards {
         Card {
             offer: Offer {
                 base: word(0),
-                limit: word(LIMIT),
-                unit: word(UNIT) as u32,
                 control_base: word(3),
                 handle: handle(0),
                 control_handle: handle(1),
@@ -152,6 +154,8 @@ impl Cards {
                 shift => Reach::Mapped(shift),
             },
             mapped: Some(word(5)).filter(|address| *address != NOWHERE),
+            limit: word(LIMIT),
+            unit: word(UNIT) as u32,
             device: word(DEVICE) as i32,
         }
     }
@@ -257,8 +261,6 @@ mod tests {
         Card {
             offer: Offer {
                 base: 0x1000 * rank,
-                limit: 64,
-                unit: 8,
                 control_base: 0x70040 * rank,
                 // The handle repeats the base.
                 handle: [word(0x1000 * rank), word(64), word(5)].concat(),
@@ -267,6 +269,8 @@ mod tests {
             },
             reach: Reach::Transport,
             mapped: None,
+            limit: 64,
+            unit: 8,
             device: -1,
         }
     }
@@ -282,11 +286,11 @@ mod tests {
             assert_eq!(alike.card(rank), *card);
         }
         cards[3].offer.handle = Vec::new();
-        cards[4].offer.unit = u32::MAX;
+        cards[4].unit = u32::MAX;
         cards[5].reach = Reach::Mapped(0);
         cards[6].mapped = Some(0x9000);
         cards[7].device = 2;
-        cards[8].offer.limit = u64::MAX;
+        cards[8].limit = u64::MAX;
         let unlike = Cards::new(&cards, 24);
         for (rank, card) in cards.iter().enumerate() {
             assert_eq!(unlike.card(rank), *card, "rank {rank}");

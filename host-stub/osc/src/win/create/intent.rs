@@ -19,17 +19,17 @@ pub(in crate::win) struct Intent {
     /// The rules that its info sets, as a number to compare.
     pub(in crate::win) rules: u64,
     /// How many hooks its job has.
-    pub(in crate::win) hooks: u64,
+    pub(in crate::win) hooks: u32,
     /// The device of its memory, or -1.
     pub(in crate::win) device: i32,
     /// The first rank with which it may share memory: itself, or one before it on its node.
-    pub(in crate::win) node: u64,
+    pub(in crate::win) node: u32,
     pub(in crate::win) process: Process,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WININTN2");
+const MAGIC: u64 = u64::from_le_bytes(*b"WININTN3");
 const REFUSED: u64 = 0;
-pub(in crate::win) const WORDS: usize = 12;
+pub(in crate::win) const WORDS: usize = 9;
 
 impl Intent {
     /// The bytes that travel: the intent, or why this rank cannot take part.
@@ -40,15 +40,12 @@ impl Intent {
         match intent {
             Ok(intent) => bytes(&[
                 MAGIC,
-                intent.kind.code(),
+                pair(intent.kind.code(), intent.unit),
                 intent.len,
-                u64::from(intent.unit),
                 intent.info,
                 intent.rules,
-                intent.hooks,
-                i64::from(intent.device) as u64,
-                intent.node,
-                u64::from(intent.process.pid),
+                pair(intent.hooks, intent.device as u32),
+                pair(intent.node, intent.process.pid),
                 intent.process.started,
                 intent.process.space,
             ]),
@@ -89,26 +86,23 @@ impl Intent {
         let numbers: Vec<u64> = (0..WORDS).filter_map(word).collect();
         let [
             _,
-            kind,
+            kind_and_unit,
             len,
-            unit,
             info,
             rules,
-            hooks,
-            device,
-            node,
-            pid,
+            hooks_and_device,
+            node_and_pid,
             started,
             space,
         ] = numbers[..]
         else {
             return Err(refused(rank, format!("its intent has {} B", bytes.len())));
         };
-        let found = WindowKind::of(kind)
-            .zip(u32::try_from(unit).ok())
-            .zip(u32::try_from(pid).ok())
-            .zip(i32::try_from(device as i64).ok());
-        let Some((((kind, unit), pid), device)) = found.filter(|_| bytes.len() == WORDS * 8) else {
+        let (kind, unit) = parts(kind_and_unit);
+        let (hooks, device) = parts(hooks_and_device);
+        let (node, pid) = parts(node_and_pid);
+        let kind = WindowKind::of(kind).filter(|_| bytes.len() == WORDS * 8);
+        let Some(kind) = kind else {
             return Err(refused(rank, "its intent makes no sense"));
         };
         if let Some(mine) = mine {
@@ -127,7 +121,7 @@ impl Intent {
             info,
             rules,
             hooks,
-            device,
+            device: device as i32,
             node,
             process: Process {
                 pid,
@@ -136,6 +130,16 @@ impl Intent {
             },
         })
     }
+}
+
+/// Two numbers in one word.
+fn pair(low: u32, high: u32) -> u64 {
+    u64::from(low) | u64::from(high) << 32
+}
+
+/// The numbers of a [`pair`].
+fn parts(word: u64) -> (u32, u32) {
+    (word as u32, (word >> 32) as u32)
 }
 
 /// For each rank the first of those with which it shares memory: the same node as the launcher or a

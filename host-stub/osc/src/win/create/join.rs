@@ -104,8 +104,6 @@ fn whole(
         .map(|(intent, part)| {
             let offer = Offer {
                 base: shared.segment.at(part.offset) as u64,
-                limit: intent.len,
-                unit: intent.unit,
                 control_base: 0,
                 handle: handle.clone(),
                 control_handle: handle.clone(),
@@ -115,6 +113,8 @@ fn whole(
                 reach: Reach::Mapped(0),
                 mapped: Some(offer.base),
                 offer,
+                limit: intent.len,
+                unit: intent.unit,
                 device: intent.device,
             }
         });
@@ -180,9 +180,7 @@ fn parted(
     kept: Result<Kept, NoSegment>,
 ) -> WinResult<Window> {
     let ((wanted, info), (_, classes)) = (asked, ranks);
-    let mine = kept
-        .as_ref()
-        .map(|(part, _)| encode(wanted.kind, &Ok(offer(wanted.unit, part))));
+    let mine = kept.as_ref().map(|(part, _)| encode(&Ok(offer(part))));
     let agreed = agree(&link, classes, mine.as_deref().map_err(|error| *error))?;
     let Some((rank, reason)) = agreed.given_up.first() else {
         let (part, mapped) = kept.map_err(|error| refused(link.rank, error.reason()))?;
@@ -214,10 +212,10 @@ fn offered(
         None => (own_part(&link, wanted, info, (None, &[])), None),
     };
     let mine = match &local {
-        Ok(part) => Ok(offer(wanted.unit, part)),
+        Ok(part) => Ok(offer(part)),
         Err(reason) => Err(reason.clone()),
     };
-    let all = link.exchange(&encode(wanted.kind, &mine))?;
+    let all = link.exchange(&encode(&mine))?;
     let offers: Vec<&[u8]> = all.iter().map(Vec::as_slice).collect();
     match local {
         Ok(part) => joined(link, asked, ranks, mapped.as_deref(), part, &offers),
@@ -225,7 +223,7 @@ fn offered(
             // An earlier rank's refusal comes first, as it does for the others.
             let handle_size = link.transport.attributes().handle_size;
             for (rank, bytes) in offers.into_iter().enumerate() {
-                decode(rank, wanted.kind, handle_size, bytes)?;
+                decode(rank, handle_size, bytes)?;
             }
             Err(refused(link.rank, reason))
         }
@@ -247,9 +245,11 @@ pub(in crate::win) fn joined(
     let mut neighbours = Neighbours::default();
     for (rank, blob) in offers.iter().enumerate() {
         let mut card = Card {
-            offer: decode(rank, wanted.kind, handle_size, blob)?,
+            offer: decode(rank, handle_size, blob)?,
             reach: Reach::Transport,
             mapped: None,
+            limit: intents[rank].len,
+            unit: intents[rank].unit,
             device: intents[rank].device,
         };
         let base = card.offer.base;

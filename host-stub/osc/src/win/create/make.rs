@@ -52,7 +52,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         unit: wanted.unit,
         info: info.code(),
         rules: info.rules.code(),
-        hooks: context.hooks.count() as u64,
+        hooks: context.hooks.count() as u32,
         device: info.device,
         node,
         process: Process::own(),
@@ -60,7 +60,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     let intent = intent.map_err(String::clone);
     let mut mine = Intent::encode(&intent);
     if let Ok(Brought::Offer(part)) = &brought {
-        mine.extend(encode(wanted.kind, &Ok(offer(wanted.unit, part))));
+        mine.extend(encode(&Ok(offer(part))));
     }
     let all = link.meet(&mine)?;
     let mut intents = Vec::with_capacity(link.size);
@@ -149,7 +149,7 @@ fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
 }
 
 /// The first rank with which this one may share memory, itself among them, and whether no other of several ranks may.
-fn place(link: &Link, info: &Resolved) -> (u64, bool) {
+fn place(link: &Link, info: &Resolved) -> (u32, bool) {
     let members = &link.members;
     let may_share = |rank: &usize| {
         *rank == link.rank
@@ -161,5 +161,5 @@ fn place(link: &Link, info: &Resolved) -> (u64, bool) {
     };
     let mut ranks = (0..link.size).filter(may_share);
     let first = ranks.next().unwrap_or(link.rank);
-    (first as u64, link.size > 1 && ranks.next().is_none())
+    (first as u32, link.size > 1 && ranks.next().is_none())
 }

@@ -219,12 +219,10 @@ fn expose(
 pub(in crate::win) type Part = (Exposed, Control);
 
 /// The data about a part that the other ranks need.
-pub(in crate::win) fn offer(unit: u32, (exposed, control): &Part) -> Offer {
+pub(in crate::win) fn offer((exposed, control): &Part) -> Offer {
     let (control_base, control_handle) = control.card();
     Offer {
         base: exposed.base as u64,
-        limit: exposed.len as u64,
-        unit,
         control_base,
         handle: exposed.handle_bytes(),
         control_handle,

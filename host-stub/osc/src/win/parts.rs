@@ -15,6 +15,7 @@ use super::pending::Pending;
 use super::request::request_state::RequestPool;
 use super::shm::shared::Shared;
 use super::slots::Slots;
+use super::types::TypeTable;
 use crate::base::{Pages, Segment};
 use crate::door::DeviceBuffer;
 use crate::transport::Registration;
@@ -117,6 +118,8 @@ pub(super) struct Parts {
     pub(super) control: Control,
     /// The segment, if all ranks of the window share it.
     pub(super) shared: Option<Shared>,
+    /// A copy of the context's, a load nearer for accumulates.
+    pub(super) types: TypeTable,
     pub(super) attached: Attached,
     pub(super) peers: Peers,
     pub(super) neighbours: Neighbours,

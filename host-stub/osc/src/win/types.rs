@@ -16,9 +16,9 @@ pub(super) struct TypeSupport {
     /// size, by which its bits are compared and swapped.
     pub(super) native: bool,
     /// Bytes of one update, per [`Op`]; 0 if not served.
-    update: [usize; Op::ALL.len()],
+    update: [u32; Op::ALL.len()],
     /// Bytes of one fetching update, per [`Op`]; 0 if not served.
-    fetch: [usize; Op::ALL.len()],
+    fetch: [u32; Op::ALL.len()],
 }
 
 impl TypeSupport {
@@ -28,7 +28,7 @@ impl TypeSupport {
         let table = if fetch { &self.fetch } else { &self.update };
         match table[op as usize] {
             0 => None,
-            limit => Some(limit),
+            limit => Some(limit as usize),
         }
     }
 
@@ -50,6 +50,7 @@ pub(super) const fn bits_of(datatype: Datatype) -> Datatype {
 }
 
 /// Every element type.
+#[derive(Clone, Copy)]
 pub(crate) struct TypeTable([TypeSupport; Datatype::ALL.len()]);
 
 impl TypeTable {
@@ -63,7 +64,7 @@ impl TypeTable {
             let support = &mut table.0[*datatype as usize];
             let limit = |op: Op, kind| {
                 let elements = query(*datatype, op.atomic(), kind).unwrap_or(0);
-                elements.saturating_mul(datatype.size())
+                u32::try_from(elements.saturating_mul(datatype.size())).unwrap_or(u32::MAX)
             };
             for op in Op::ALL.iter().filter(|op| op.is_defined_on(*datatype)) {
                 if *op != Op::NoOp {

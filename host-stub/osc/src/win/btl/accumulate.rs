@@ -99,7 +99,7 @@ unsafe fn otherwise(
     native: bool,
 ) -> WinResult<()> {
     let (datatype, peer) = (transfer.datatype(), transfer.peer);
-    let support = window.link.context.types.get(datatype);
+    let support = window.parts.types.get(datatype);
     let aligned = is_aligned(transfer.address, datatype);
     if native && aligned {
         let fetches = transfer.result_layout.is_some();
@@ -147,7 +147,7 @@ unsafe fn update(
     let (op, peer) = (transfer.op, transfer.peer);
     let datatype = transfer.datatype();
     let size = datatype.size();
-    let support = window.link.context.types.get(datatype);
+    let support = window.parts.types.get(datatype);
     let native = support.native || support.serves_alone(op) && window.rules.now().same_op;
     let limit = support.limit(op, transfer.result_layout.is_some());
     // Sizes are powers of two.
@@ -250,7 +250,7 @@ pub(in crate::win) unsafe fn issue_direct<'a>(
 ) -> Option<WinResult<()>> {
     let transfer = make();
     let datatype = transfer.datatype();
-    let support = window.link.context.types.get(datatype);
+    let support = window.parts.types.get(datatype);
     let limit = support.limit(transfer.op, transfer.result_layout.is_some())?;
     let addresses = transfer.address | transfer.origin as u64 | transfer.result as u64;
     // Sizes are powers of two.

@@ -70,7 +70,7 @@ pub(super) unsafe fn compare_and_swap(window: &Window, swap: &Transfer<'_>) -> W
     let (call, peer) = (swap.call, swap.peer);
     let datatype = swap.datatype();
     let size = datatype.size();
-    if !window.link.context.types.get(datatype).native || !is_aligned(swap.address, datatype) {
+    if !window.parts.types.get(datatype).native || !is_aligned(swap.address, datatype) {
         window.send_gathered(call, peer);
         // SAFETY: the caller vouches for the buffers.
         return unsafe { apply::compare_and_swap(window, swap) };

@@ -82,6 +82,7 @@ pub(in crate::win) fn assemble(
             exposed,
             control,
             shared,
+            types: link.context.types,
             attached: Attached::default(),
             peers: Peers::new(&link, &cards),
             neighbours,

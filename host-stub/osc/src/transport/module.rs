@@ -313,6 +313,7 @@ impl Transport {
     ///
     /// # Safety
     /// As for [`put`](Self::put); `counter_handle` points to the bytes of a handle that is live at the peer.
+    #[inline]
     pub unsafe fn put_notify(
         &self,
         endpoint: EndpointRef,

@@ -43,6 +43,7 @@ pub(super) struct Issued<'p> {
 type Remote = (u64, *const Handle);
 
 /// How a slot's operation is reported.
+#[inline(always)]
 fn report(slot: *mut c_void) -> Report {
     (Some(slot_done), slot, std::ptr::null_mut())
 }
@@ -160,9 +161,9 @@ impl Window {
         &self,
         (peer, word, operand): (&Peer, Word, u64),
     ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
-        let remote = peer.control(word);
         move |result, context| {
             let result = (result.cast(), self.parts.control.handle());
+            let remote = peer.control(word);
             // SAFETY: the endpoint is the job's; the result is a scratch word that this slot owns,
             // covered by the control block's handle; the remote word lies in the peer's control
             // block, which lives until every rank freed the window; the callback takes a slot.
@@ -187,9 +188,9 @@ impl Window {
         compare: u64,
         value: u64,
     ) -> impl FnMut(*mut u64, *mut c_void) -> Status {
-        let remote = peer.control(word);
         move |result, context| {
             let result = (result.cast(), self.parts.control.handle());
+            let remote = peer.control(word);
             // SAFETY: as in `post_add`.
             unsafe {
                 self.link.transport.atomic_cswap(
@@ -254,8 +255,8 @@ impl Window {
 
     /// Reads a word of a peer's control block that only that peer's processor writes.
     pub(super) fn read_word(&self, call: &'static str, peer: &Peer, word: Word) -> WinResult<u64> {
-        let remote = peer.control(word);
         let issued = self.issue_slot(call, peer, |result, context| {
+            let remote = peer.control(word);
             let (word, report) = (
                 (result.cast(), self.parts.control.handle()),
                 report(context),

@@ -173,9 +173,9 @@ impl Window {
         (peer, word, operand): (&Peer, Word, u64),
         pending: &Pending,
     ) -> WinResult<()> {
-        let remote = peer.control(word);
         let link = &self.link;
         self.tracked(call, peer.rank, pending, None, |context, _| {
+            let remote = peer.control(word);
             // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank
             // freed the window; `notified` takes this context and data.
             unsafe {

@@ -56,58 +56,30 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static GLOBAL: Counting = Counting;
 
-struct Loop<'a> {
-    t: &'a Transport,
-    peer: NonNull<Endpoint>,
-    h: Handle,
-    source: *mut c_void,
-    /// The address of the results.
-    buffer: *mut c_void,
-}
-
-impl Loop<'_> {
-    /// One round of every operation, with and without callback.
-    fn round(&self) {
-        let (t, peer, h, base) = (self.t, self.peer, &self.h, self.h.base());
-        let seen = Seen::default();
-        for completion in [None, seen.completion()] {
-            for _ in 0..50 {
-                insist(t, || t.put(peer, self.source, base, h, 8, completion));
-                insist(t, || t.get(peer, self.buffer, base, h, 8, completion));
-                insist(t, || {
-                    t.atomic_op(peer, base, h, BtlAtomicOp::Add, 1, completion)
-                });
-                insist(t, || {
-                    let op = BtlAtomicOp::Add;
-                    t.atomic_fop(peer, self.buffer, base, h, op, 1, completion)
-                });
-                insist(t, || {
-                    t.atomic_cswap(peer, self.buffer, base, h, 0, 1, completion)
-                });
-            }
-            assert_eq!(t.flush(None), Status::SUCCESS);
+/// One round of every operation, with and without callback.
+fn round(there: There<'_>) {
+    let (seen, source, mut word) = (Seen::default(), [0u64], [0u64]);
+    let There { t, peer, h, base } = there;
+    for done in [None, seen.completion()] {
+        for _ in 0..50 {
+            there.insist(|there| there.put(0, &source, done));
+            there.insist(|there| there.get(0, &mut word, done));
+            there.insist(|there| there.add(0, done));
+            there.insist(|there| there.fetch_add(0, &mut word[0], done));
+            let result = word.as_mut_ptr().cast();
+            insist(t, || t.atomic_cswap(peer, result, base, &h, 0, 1, done));
         }
+        assert_eq!(t.flush(None), Status::SUCCESS);
     }
 }
 
 fn allocates_nothing(provider: &str) {
-    let t = open(provider, ThreadLevel::Single, &[]);
-    let peer = t.connect(t.address(), 0).unwrap();
-    let mut window = [0u64; 8];
-    let (mut source, mut buffer) = (0u64, 0u64);
-    let region = register(&t, &mut window, Access::all());
-    let rounds = Loop {
-        t: &t,
-        peer,
-        h: region.handle(),
-        source: (&raw mut source).cast(),
-        buffer: (&raw mut buffer).cast(),
-    };
-    rounds.round();
+    let own = Own::new(open(provider, ThreadLevel::Single, &[]), 8);
+    round(own.there());
     let before = ALLOCATIONS.get();
     LOOKED_FOR.set(true);
     for _ in 0..5 {
-        rounds.round();
+        round(own.there());
     }
     LOOKED_FOR.set(false);
     assert_eq!(
@@ -115,6 +87,7 @@ fn allocates_nothing(provider: &str) {
         0,
         "{provider}: the data path allocates"
     );
+    own.close();
 }
 
 #[test]
@@ -134,16 +107,9 @@ fn shm_between_two() {
     );
     let t = open("shm", ThreadLevel::Single, std::slice::from_ref(&often));
     let target = open("shm", ThreadLevel::Single, &[often]);
-    let mut window = [0u64; 512];
-    let (mut source, mut buffer) = (0u64, [0u64; 512]);
+    let (mut window, buffer) = ([0u64; 512], [0u64; 512]);
     let region = register(&target, &mut window, Access::all());
-    let rounds = Loop {
-        t: &t,
-        peer: t.connect(target.address(), 0).unwrap(),
-        h: region.handle(),
-        source: (&raw mut source).cast(),
-        buffer: buffer.as_mut_ptr().cast(),
-    };
+    let there = There::of(&t, 0, &target, &region);
     let (measured, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     std::thread::scope(|s| {
         let attending = s.spawn(|| {
@@ -158,12 +124,12 @@ fn shm_between_two() {
             before.map(|b| ALLOCATIONS.get() - b)
         });
         let round = || {
-            rounds.round();
-            let (peer, h) = (rounds.peer, &rounds.h);
-            let (double, sum, from) = (Datatype::Double, AtomicOp::Sum, rounds.buffer);
+            round(there);
+            let There { t, peer, h, base } = there;
+            let (double, sum, from) = (Datatype::Double, AtomicOp::Sum, buffer.as_ptr().cast());
             for _ in 0..20 {
-                insist(&t, || {
-                    t.atomic_opv(peer, from, h.base(), h, double, sum, 512, None)
+                insist(t, || {
+                    t.atomic_opv(peer, from, base, &h, double, sum, 512, None)
                 });
             }
             assert_eq!(t.flush(None), Status::SUCCESS);
@@ -172,11 +138,8 @@ fn shm_between_two() {
         // The number of puts that the kernel makes depends on timing; the list of immediate completions is long
         // enough for all of them.
         let seen = Seen::default();
-        let (peer, h) = (rounds.peer, &rounds.h);
         for _ in 0..500 {
-            insist(&t, || {
-                t.put(peer, rounds.buffer, h.base(), h, 0, seen.completion())
-            });
+            there.insist(|there| there.put(0, &buffer[..0], seen.completion()));
         }
         round();
         // The peers are checked during the measurement, mostly for the first time.

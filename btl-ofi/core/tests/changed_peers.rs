@@ -28,18 +28,8 @@ fn opened() -> Transport {
 }
 
 /// Puts words to the window's beginning.
-fn put(t: &Transport, target: &Target<'_>, words: &mut [u64], seen: Option<&Seen>) -> Status {
-    let h = target.handle;
-    let (local, size) = (words.as_mut_ptr().cast(), size_of_val(words));
-    let completion = seen.and_then(Seen::completion);
-    t.put(target.peer, local, h.base(), &h, size, completion)
-}
-
-fn add(t: &Transport, target: &Target<'_>, at: usize, out: &mut u64, seen: &Seen) -> Status {
-    let h = target.handle;
-    let (out, at) = (ptr::from_mut(out).cast(), h.base() + 8 * at as u64);
-    let (op, told) = (BtlAtomicOp::Add, seen.completion());
-    t.atomic_fop(target.peer, out, at, &h, op, 1, told)
+fn put(target: &Target<'_>, words: &[u64]) -> Status {
+    target.there().put(0, words, None)
 }
 
 /// Makes progress until the peers were checked.
@@ -55,12 +45,12 @@ fn let_look(t: &Transport) {
 }
 
 /// Makes small transfers until the ring is claimed and has its payload memory.
-fn settle(t: &Transport, target: &Target<'_>) {
-    let (seen, mut out, mut words) = (Seen::default(), 0, [0u64; 16]);
-    insist(t, || add(t, target, 0, &mut out, &seen));
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    insist(t, || put(t, target, &mut words, None));
-    assert_eq!(t.flush(None), Status::SUCCESS);
+fn settle(target: &Target<'_>) {
+    let (there, mut out) = (target.there(), 0);
+    there.insist(|there| there.fetch_add(0, &mut out, None));
+    assert_eq!(there.t.flush(None), Status::SUCCESS);
+    there.insist(|there| there.put(0, &[0u64; 16], None));
+    assert_eq!(there.t.flush(None), Status::SUCCESS);
 }
 
 /// No operation is outstanding when the peer executes another program; the transport does not write
@@ -69,15 +59,14 @@ fn settle(t: &Transport, target: &Target<'_>) {
 fn nothing_is_written_to_the_next_program() {
     let t = opened();
     let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
+    settle(&target);
     target.act("exec");
     let_look(&t);
-    let mut words = vec![7u64; WORDS];
+    let words = vec![7u64; WORDS];
     for _ in 0..3 {
-        let status = put(&t, &target, &mut words, None);
-        assert_eq!(status, Status::UNREACH);
+        assert_eq!(put(&target, &words), Status::UNREACH);
     }
-    assert_eq!(put(&t, &target, &mut words[..1], None), Status::UNREACH);
+    assert_eq!(put(&target, &words[..1]), Status::UNREACH);
     assert_eq!(target.changed(), 0);
     drop(target);
     t.close().unwrap();
@@ -88,11 +77,10 @@ fn nothing_is_written_to_the_next_program() {
 fn puts_alone_find_out() {
     let t = opened();
     let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
+    settle(&target);
     target.act("exec");
-    let mut words = vec![7u64; 2048];
-    let patience = Patience::new();
-    while put(&t, &target, &mut words, None) != Status::UNREACH {
+    let (words, patience) = (vec![7u64; 2048], Patience::new());
+    while put(&target, &words) != Status::UNREACH {
         assert!(patience.lasts(), "written to for ever");
     }
     drop(target);
@@ -105,12 +93,13 @@ fn puts_alone_find_out() {
 fn what_was_outstanding_fails() {
     let t = opened();
     let mut target = Target::start(&t, near(), true);
-    settle(&t, &target);
+    settle(&target);
     // From here on, the target makes no progress.
     target.sees(0, 0);
     let (seen, mut out) = (Seen::default(), [0u64; 20]);
     for word in &mut out {
-        assert_eq!(add(&t, &target, 0, word, &seen), Status::SUCCESS);
+        let added = target.there().fetch_add(0, word, seen.completion());
+        assert_eq!(added, Status::SUCCESS);
     }
     target.act_unattended("exec");
     assert_eq!(t.flush(None), Status::UNREACH);
@@ -126,15 +115,16 @@ fn what_was_outstanding_fails() {
 fn a_put_that_waits_is_not_made_in_the_next_program() {
     let t = opened();
     let mut target = Target::start(&t, near(), true);
-    settle(&t, &target);
+    settle(&target);
     target.sees(0, 0);
-    let (seen, mut words) = (Seen::default(), [7u64; 4]);
+    let seen = Seen::default();
     // The loop ends when a put is left to the target; puts that the kernel executes are complete at
     // the next poll.
     let (deadline, mut posted) = (Patience::new(), 0);
     while seen.both().0 == posted {
         assert!(deadline.lasts(), "none is left to the target");
-        assert_eq!(put(&t, &target, &mut words, Some(&seen)), Status::SUCCESS);
+        let put = target.there().put(0, &[7u64; 4], seen.completion());
+        assert_eq!(put, Status::SUCCESS);
         posted += 1;
         t.progress();
     }
@@ -148,9 +138,9 @@ fn a_put_that_waits_is_not_made_in_the_next_program() {
 
 /// Transfers of many sizes in both directions, and atomics: all succeed, each is reported once, and
 /// every byte is correct.
-fn all_work(t: &Transport, target: &mut Target<'_>) {
-    let h = target.handle;
-    let seen = Seen::default();
+fn all_work(target: &mut Target<'_>) {
+    let (there, seen) = (target.there(), Seen::default());
+    let t = there.t;
     let mut posted = 0;
     let most = WORDS * 8;
     for round in 0..2u8 {
@@ -160,11 +150,8 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
                 *byte = (i * 7 + size) as u8 ^ round;
             }
             // The end of the window.
-            let at = h.base() + (most - size) as u64;
-            let (from, to) = (out.as_mut_ptr().cast(), back.as_mut_ptr().cast());
-            insist(t, || {
-                t.put(target.peer, from, at, &h, size, seen.completion())
-            });
+            let at = most - size;
+            there.insist(|there| there.put(at, &out, seen.completion()));
             assert_eq!(t.flush(None), Status::SUCCESS, "a put of {size} bytes");
             let (last, _) = target.sees(WORDS - 1, 0);
             assert_eq!(
@@ -172,9 +159,7 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
                 out[size - 1],
                 "{size} bytes, {last:x}"
             );
-            insist(t, || {
-                t.get(target.peer, to, at, &h, size, seen.completion())
-            });
+            there.insist(|there| there.get(at, &mut back, seen.completion()));
             assert_eq!(t.flush(None), Status::SUCCESS, "a get of {size} bytes");
             let wrong = out.iter().zip(&back).position(|(a, b)| a != b);
             assert_eq!(
@@ -188,12 +173,11 @@ fn all_work(t: &Transport, target: &mut Target<'_>) {
         }
     }
     // Many operations at the same time: each is executed once.
-    let mut sources: Vec<u64> = (1..=300).collect();
+    let sources: Vec<u64> = (1..=300).collect();
     let mut fetched = [0u64; 300];
-    for (i, (word, old)) in sources.iter_mut().zip(&mut fetched).enumerate() {
-        let (from, at) = (ptr::from_mut(word).cast(), h.base() + 8 * (i as u64 + 1));
-        insist(t, || t.put(target.peer, from, at, &h, 8, seen.completion()));
-        insist(t, || add(t, target, WORDS - 1, old, &seen));
+    for (i, old) in fetched.iter_mut().enumerate() {
+        there.insist(|there| there.put(8 * (i + 1), &sources[i..=i], seen.completion()));
+        there.insist(|there| there.fetch_add(8 * (WORDS - 1), old, seen.completion()));
         posted += 2;
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
@@ -209,14 +193,14 @@ fn after(what: &str, settled: bool) {
     let t = opened();
     let mut target = Target::start(&t, near(), false);
     if settled {
-        settle(&t, &target);
+        settle(&target);
     }
     if what == "hide" {
         give_up_tracing();
     }
     target.act(what);
     let_look(&t);
-    all_work(&t, &mut target);
+    all_work(&mut target);
     target.end();
     t.close().unwrap();
 }
@@ -274,8 +258,10 @@ fn transfers_need_no_payload() {
     }
     let t = opened();
     let mut target = Target::start(&t, near(), false);
-    let (seen, mut out) = (Seen::default(), 0);
-    insist(&t, || add(&t, &target, 0, &mut out, &seen));
+    let mut out = 0;
+    target
+        .there()
+        .insist(|there| there.fetch_add(0, &mut out, None));
     assert_eq!(t.flush(None), Status::SUCCESS);
     give_up_tracing();
     target.act("hide");
@@ -285,7 +271,7 @@ fn transfers_need_no_payload() {
     };
     // SAFETY: the limit is readable; this process is the test's own.
     assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &limit) }, 0);
-    all_work(&t, &mut target);
+    all_work(&mut target);
     target.end();
     t.close().unwrap();
 }
@@ -321,15 +307,11 @@ extern "C" fn caught(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut c_vo
 fn a_process_known_to_be_gone_is_not_reached_for() {
     let t = opened();
     let mut target = Target::start(&t, near(), true);
-    settle(&t, &target);
+    settle(&target);
     target.sees(0, 0);
-    let (seen, mut words) = (Seen::default(), vec![[7u64; 4]; 100]);
-    let mut posted = 0;
-    for words in &mut words {
-        if put(&t, &target, words, Some(&seen)) == Status::SUCCESS {
-            posted += 1;
-        }
-    }
+    let (seen, there) = (Seen::default(), target.there());
+    let put = || there.put(0, &[7u64; 4], seen.completion()).is_ok();
+    let posted = (0..100).filter(|_| put()).count() as u32;
     WATCHED.store(target.peer.as_ptr(), Ordering::Relaxed);
     let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void) = caught;
     // SAFETY: the handler takes three arguments and accesses only statics.

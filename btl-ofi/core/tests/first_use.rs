@@ -36,13 +36,12 @@ fn connects_on_first_use(provider: &str) {
     let [t, target] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[]));
     let mut window = vec![0u64; 1];
     let region = register(&target, &mut window, Access::all());
-    let h = region.handle();
     let before = descriptors();
     for number in 1..=PEERS {
         let blob = pretended(target.address(), number);
         t.connect(&blob, u64::from(number)).unwrap();
     }
-    let peer = t.connect(target.address(), 0).unwrap();
+    let there = There::of(&t, 0, &target, &region);
     (0..100).for_each(|_| {
         t.progress();
         target.progress();
@@ -50,9 +49,7 @@ fn connects_on_first_use(provider: &str) {
     assert_eq!(descriptors(), before, "{provider}: connected");
     let value = 7u64;
     let deadline = Patience::new();
-    let local = (&raw const value).cast_mut().cast();
-    let post = || t.put(peer, local, h.base(), &h, 8, None);
-    while post() != Status::SUCCESS {
+    while there.put(0, &[value], None) != Status::SUCCESS {
         assert!(deadline.lasts(), "{provider}: not taken");
         t.progress();
         target.progress();

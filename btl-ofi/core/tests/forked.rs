@@ -12,6 +12,7 @@ mod common;
 
 use btl_ofi::Error;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::slice;
 use std::sync::PoisonError;
 
 use common::prelude::*;
@@ -84,19 +85,16 @@ impl Pair {
 
     /// Puts a word, fetches it by an atomic, and gets it.
     fn exchange(&mut self, value: u64) {
-        let (h, peer, patience) = (self.handle(), self.peer, Patience::new());
-        let mut words = [value, 0, 0];
+        let there = There::new(&self.origin, self.peer, self.handle());
+        let (mut words, patience) = ([value, 0, 0], Patience::new());
         for (step, word) in words.iter_mut().enumerate() {
             let seen = Seen::default();
             let done = seen.completion();
-            let local = ptr::from_mut(word).cast();
-            let add = BtlAtomicOp::Add;
             loop {
-                let (t, at) = (&self.origin, h.base());
                 let posted = match step {
-                    0 => t.put(peer, local, at, &h, 8, done),
-                    1 => t.atomic_fop(peer, local, at, &h, add, 1, done),
-                    _ => t.get(peer, local, at, &h, 8, done),
+                    0 => there.put(0, slice::from_ref(word), done),
+                    1 => there.fetch_add(0, word, done),
+                    _ => there.get(0, slice::from_mut(word), done),
                 };
                 if !posted.is_again() {
                     assert!(posted.is_ok(), "step {step}: {posted}");

@@ -10,44 +10,29 @@
 
 mod common;
 
-use std::ffi::c_void;
-use std::time::Duration;
-
-use common::Calls as _;
-use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
-
-use common::pair::{Target, WORDS};
-use common::reports::Reports;
-use common::seen::Seen;
-use common::{Patience, insist, open, signal, worked};
+use common::pair::WORDS;
+use common::prelude::*;
 
 fn survives(provider: &str) {
     let t = open(provider, ThreadLevel::Single, &[]);
     let reports = Reports::of(&t);
     let mut target = Target::start(&t, provider, false);
-    let (peer, h) = (target.peer, target.handle);
-    let mine = t.connect(t.address(), 1).unwrap();
-    let mut word = 0u64;
-    let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // SAFETY: the word lives until the region is closed.
-    let region = unsafe { t.register((&raw mut word).cast(), 8, access) }.unwrap();
-    let add = BtlAtomicOp::Add;
-    let mut old = [0u64; 64];
-    let out = old.as_mut_ptr().cast::<c_void>();
-    for (peer, h) in [(peer, h), (mine, region.handle())] {
-        insist(&t, || t.atomic_fop(peer, out, h.base(), &h, add, 1, None));
+    let there = target.there();
+    let mut word = [0u64];
+    let region = register(&t, &mut word, Access::all());
+    let mine = There::of(&t, 1, &t, &region);
+    let mut old = [0u64; 20];
+    for there in [there, mine] {
+        there.insist(|there| there.fetch_add(0, &mut old[0], None));
         assert_eq!(t.flush(None), Status::SUCCESS);
     }
 
     // The target is stopped first, so that operations posted now stay outstanding, then killed.
     signal(target.child.id(), libc::SIGSTOP);
     let seen = Seen::default();
-    let with = seen.completion();
     let mut posted = 0;
-    for i in 0..20 {
-        // SAFETY: `i` is below 20, so the result lies inside `old`, which lives to the end of the test, as does `seen`.
-        let status = unsafe { t.atomic_fop(peer, out.add(8 * i), h.base(), &h, add, 1, with) };
-        match status {
+    for old in &mut old {
+        match there.fetch_add(0, old, seen.completion()) {
             Status::SUCCESS => posted += 1,
             s => assert!(s.is_again(), "{s}"),
         }
@@ -73,7 +58,7 @@ fn survives(provider: &str) {
         "{provider}: {spent:?} of work"
     );
     assert!(seen.failed() > 0);
-    let refused = t.atomic_fop(peer, out, h.base(), &h, add, 1, with);
+    let refused = there.fetch_add(0, &mut old[0], seen.completion());
     assert_eq!(
         refused,
         Status::UNREACH,
@@ -85,22 +70,19 @@ fn survives(provider: &str) {
         "{provider}: {said:?}"
     );
 
-    let own = region.handle();
     // Operations to the other peer complete, and flushes of all peers no longer wait for the dead one.
     for _ in 0..10 {
-        insist(&t, || {
-            t.atomic_fop(mine, out, own.base(), &own, add, 1, None)
-        });
+        mine.insist(|mine| mine.fetch_add(0, &mut old[0], None));
         t.flush(None);
     }
     assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
-    assert_eq!(word, 11, "{provider}");
     let counted = seen.all();
     assert_eq!(
         counted, posted,
         "{provider}: each operation is reported once"
     );
     region.close().unwrap();
+    assert_eq!(word, [11], "{provider}");
     drop(target);
     t.close().unwrap();
 }
@@ -130,13 +112,11 @@ fn dead_before_the_first_put() {
         // The number of the address's node follows 8 bytes (`core/src/peer/address.rs`).
         let mut elsewhere = target.address.clone();
         elsewhere[8..16].iter_mut().for_each(|byte| *byte = !*byte);
-        let (peer, h) = (t.connect(&elsewhere, 1).unwrap(), target.handle);
+        let there = There::new(&t, t.connect(&elsewhere, 1).unwrap(), target.handle);
         target.kill();
-        let mut large = vec![0u64; WORDS];
-        let (local, size) = (large.as_mut_ptr().cast(), WORDS * 8);
-        let deadline = Patience::new();
+        let (large, deadline) = (vec![0u64; WORDS], Patience::new());
         loop {
-            let status = t.put(peer, local, h.base(), &h, size, None);
+            let status = there.put(0, &large, None);
             if status == Status::UNREACH {
                 break;
             }

@@ -11,17 +11,7 @@
 mod common;
 mod lab;
 
-use std::ptr::NonNull;
-use std::time::{Duration, Instant};
-
-use btl_ofi::{Endpoint, Handle, Region, Transport};
-use mca_params::Value;
-use plugin_api::{Access, Status, ThreadLevel};
-
-use common::attending::attended;
-use common::{Calls as _, Patience, insist, register};
-use lab::alone;
-use lab::group::{Shape, opened};
+use lab::prelude::*;
 
 /// The peer timeout, milliseconds.
 const TIME: u64 = 500;
@@ -39,47 +29,34 @@ fn single(faults: &str, timeout: u64) -> Transport {
     opened(&shape, ThreadLevel::Single, &settings)
 }
 
-/// The transport of a peer, the peer's window, and the peer's endpoint at `t`.
+/// A peer of this process with a window.
 struct Peer {
     transport: Transport,
     region: Region,
-    endpoint: NonNull<Endpoint>,
 }
 
 impl Peer {
-    fn new(t: &Transport, proc: u64, window: &'static mut [u64]) -> Peer {
+    fn new() -> Peer {
         let transport = single("", 0);
-        let region = register(&transport, window, Access::all());
-        let endpoint = t.connect(transport.address(), proc).unwrap();
-        Peer {
-            transport,
-            region,
-            endpoint,
-        }
+        let region = register(&transport, vec![0; 8].leak(), Access::all());
+        Peer { transport, region }
     }
 
-    fn failure(&self) -> Option<Status> {
-        // SAFETY: the peer is connected until the transport closes.
-        unsafe { self.endpoint.as_ref() }.failure()
+    /// Its window, as `t` reaches it.
+    fn there<'a>(&self, t: &'a Transport, proc: u64) -> There<'a> {
+        There::of(t, proc, &self.transport, &self.region)
     }
 
     fn close(self) {
-        drop(self.region);
-        self.transport.close().unwrap();
+        close([self.region], [self.transport]);
     }
 }
 
-fn window() -> &'static mut [u64] {
-    vec![0; 8].leak()
-}
-
-/// A put and a flush from `t`, while the target makes progress.
-fn put(t: &Transport, to: NonNull<Endpoint>, handle: Handle, target: &Transport) {
-    let mut word = 7u64;
-    let local = (&raw mut word).cast();
+/// A put and a flush, while the target makes progress.
+fn put(there: There<'_>, target: &Transport) {
     attended(target, || {
-        insist(t, || t.put(to, local, handle.base(), &handle, 8, None));
-        assert_eq!(t.flush(None), Status::SUCCESS);
+        there.insist(|there| there.put(0, &[7u64], None));
+        assert_eq!(there.t.flush(None), Status::SUCCESS);
     });
 }
 
@@ -92,15 +69,11 @@ fn wait(t: &Transport, milliseconds: u64) {
 }
 
 /// Makes progress until a peer has failed.
-fn wait_for_failure(t: &Transport, peer: &Peer) -> Status {
-    let deadline = Patience::new();
-    loop {
-        t.progress();
-        if let Some(failure) = peer.failure() {
-            return failure;
-        }
-        assert!(deadline.lasts(), "the silent peer is not noticed");
-    }
+fn wait_for_failure(peer: There<'_>) -> Option<Status> {
+    until(&[peer.t], "the silent peer is not noticed", || {
+        peer.failure().is_some()
+    });
+    peer.failure()
 }
 
 /// Some peers have answered an operation before, some have put to this process, and one has sent
@@ -109,42 +82,30 @@ fn wait_for_failure(t: &Transport, peer: &Peer) -> Status {
 fn silent_peers_are_noticed_while_a_process_waits() {
     alone(|| {
         let t = single("", TIME);
-        let own = register(&t, window(), Access::all());
-        let [target, origin, stranger] = [1, 2, 3].map(|proc| Peer::new(&t, proc, window()));
-        put(
-            &t,
-            target.endpoint,
-            target.region.handle(),
-            &target.transport,
-        );
-        let here = origin.transport.connect(t.address(), 1).unwrap();
-        put(&origin.transport, here, own.handle(), &t);
+        let own = register(&t, vec![0; 8].leak(), Access::all());
+        let peers = [(); 3].map(|()| Peer::new());
+        let [target, origin, stranger] = [0, 1, 2].map(|i: usize| peers[i].there(&t, 1 + i as u64));
+        put(target, &peers[0].transport);
+        put(There::of(&peers[1].transport, 1, &t, &own), &t);
         // The peers make progress, so they answer, however long this process waits.
-        attended(&target.transport, || {
-            attended(&origin.transport, || wait(&t, 4 * TIME));
+        attended(&peers[0].transport, || {
+            attended(&peers[1].transport, || wait(&t, 4 * TIME));
         });
         assert_eq!((target.failure(), origin.failure()), (None, None));
-        put(
-            &t,
-            target.endpoint,
-            target.region.handle(),
-            &target.transport,
-        );
+        put(target, &peers[0].transport);
         // One of the peers continues.
-        attended(&origin.transport, || {
-            assert_eq!(wait_for_failure(&t, &target), Status::UNREACH);
+        attended(&peers[1].transport, || {
+            assert_eq!(wait_for_failure(target), Some(Status::UNREACH));
             wait(&t, 2 * TIME);
             assert_eq!(origin.failure(), None);
         });
-        assert_eq!(wait_for_failure(&t, &origin), Status::UNREACH);
+        assert_eq!(wait_for_failure(origin), Some(Status::UNREACH));
         assert_eq!(t.flush(None), Status::UNREACH, "told by one flush");
         wait(&t, 2 * TIME);
         assert_eq!(stranger.failure(), None, "it was never asked");
         t.close().unwrap();
         drop(own);
-        for peer in [target, origin, stranger] {
-            peer.close();
-        }
+        peers.into_iter().for_each(Peer::close);
     });
 }
 
@@ -153,20 +114,19 @@ fn silent_peers_are_noticed_while_a_process_waits() {
 fn nothing_waits_for_heartbeats() {
     alone(|| {
         let t = single("", 0);
-        let [busy, other] = [1, 2].map(|proc| Peer::new(&t, proc, window()));
-        put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
-        put(&t, other.endpoint, other.region.handle(), &other.transport);
-        attended(&other.transport, || wait(&t, 2500));
+        let peers = [(); 2].map(|()| Peer::new());
+        let [busy, other] = [0, 1].map(|i: usize| peers[i].there(&t, 1 + i as u64));
+        put(busy, &peers[0].transport);
+        put(other, &peers[1].transport);
+        attended(&peers[1].transport, || wait(&t, 2500));
         // The heartbeat to the first peer is not answered.
-        put(&t, other.endpoint, other.region.handle(), &other.transport);
-        put(&t, busy.endpoint, busy.region.handle(), &busy.transport);
+        put(other, &peers[1].transport);
+        put(busy, &peers[0].transport);
         assert_eq!((busy.failure(), other.failure()), (None, None));
-        attended(&other.transport, || wait(&t, 2500));
+        attended(&peers[1].transport, || wait(&t, 2500));
         t.close().unwrap();
-        let stats = busy.transport.stats();
-        assert_eq!(stats.failed, 0);
-        busy.close();
-        other.close();
+        assert_eq!(peers[0].transport.stats().failed, 0);
+        peers.into_iter().for_each(Peer::close);
     });
 }
 
@@ -181,13 +141,14 @@ fn heartbeats_bear_faults() {
         ] {
             println!("@at {script}");
             let t = single(&format!("seed=5,{script}"), TIME);
-            let peer = Peer::new(&t, 1, window());
-            put(&t, peer.endpoint, peer.region.handle(), &peer.transport);
+            let peer = Peer::new();
+            let there = peer.there(&t, 1);
+            put(there, &peer.transport);
             attended(&peer.transport, || match lost {
-                true => assert_eq!(wait_for_failure(&t, &peer), Status::UNREACH),
+                true => assert_eq!(wait_for_failure(there), Some(Status::UNREACH)),
                 false => {
                     wait(&t, 4 * TIME);
-                    assert_eq!(peer.failure(), None);
+                    assert_eq!(there.failure(), None);
                 }
             });
             t.close().unwrap();

@@ -15,54 +15,12 @@
 mod common;
 mod lab;
 
-use std::time::Duration;
-
-use btl_ofi::Transport;
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
-
-use common::pair::Target;
-use common::seen::Seen;
-use common::{Patience, open, worked};
-use lab::{alone, isolated_as, shape};
+use lab::prelude::*;
 
 /// The number of operations of a run.
 const COUNT: usize = 120;
 /// The peer timeout, milliseconds.
 const TIME: u64 = 300;
-
-/// Posts one operation of a kind until it is accepted or refused permanently; returns whether it
-/// was accepted.
-fn post(t: &Transport, target: &Target<'_>, i: usize, word: &mut u64, seen: &Seen) -> bool {
-    let (peer, h) = (target.peer, target.handle);
-    let completion = seen.completion();
-    let (local, at) = ((&raw mut *word).cast(), h.base() + 8 * i as u64);
-    let add = BtlAtomicOp::Add;
-    let deadline = Patience::new();
-    loop {
-        let status = match i % 3 {
-            0 => t.put(peer, local, at, &h, 8, completion),
-            1 => t.get(peer, local, at, &h, 8, completion),
-            _ => t.atomic_fop(peer, local, at, &h, add, 1, completion),
-        };
-        if status == Status::SUCCESS {
-            return true;
-        }
-        if !status.is_again() {
-            assert!(
-                [Status::UNREACH, Status::FATAL].contains(&status),
-                "{status}"
-            );
-            return false;
-        }
-        assert!(
-            deadline.lasts(),
-            "the provider takes nothing, and nobody ends it"
-        );
-        t.progress();
-    }
-}
 
 /// Makes operations to two processes, while the provider follows the script. `lost` says whether
 /// some never complete.
@@ -94,7 +52,7 @@ fn run(faults: &str, contexts: &str, mode: &str, lost: bool) {
     let mut words = vec![0u64; COUNT];
     let mut refused = 0;
     for (i, word) in words.iter_mut().enumerate() {
-        if !post(&t, &targets[i % 2], i, word, &seen[i]) {
+        if !targets[i % 2].there().accepts(i, word, &seen[i]) {
             refused += 1;
         }
     }
@@ -163,7 +121,7 @@ fn a_late_peer_is_waited_for() {
         let seen: Vec<Seen> = (0..40).map(|_| Seen::default()).collect();
         let mut words = [0u64; 40];
         for (i, word) in words.iter_mut().enumerate() {
-            assert!(post(&t, &target, i, word, &seen[i]));
+            assert!(target.there().accepts(i, word, &seen[i]));
         }
         assert_eq!(t.flush(None), Status::SUCCESS);
         assert!(seen.iter().all(|s| s.succeeded() == 1));

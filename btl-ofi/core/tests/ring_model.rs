@@ -178,6 +178,15 @@ fn initiate(shared: &Shared, n: u32) {
     }
 }
 
+/// A thread that uses the ring.
+fn spawn<T: 'static>(
+    shared: &Arc<Shared>,
+    run: impl FnOnce(&Shared) -> T + 'static,
+) -> thread::JoinHandle<T> {
+    let shared = Arc::clone(shared);
+    thread::spawn(move || run(&shared))
+}
+
 fn check(test: impl Fn() + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
@@ -189,10 +198,7 @@ fn check(test: impl Fn() + Send + Sync + 'static) {
 fn the_bell_loses_no_command() {
     check(|| {
         let shared = Shared::new();
-        let initiator = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || initiate(&shared, 3))
-        };
+        let initiator = spawn(&shared, |shared| initiate(shared, 3));
         let mut next = 0;
         while next < 3 {
             shared.answer_bell(&mut next);
@@ -208,10 +214,7 @@ fn the_bell_loses_no_command() {
 fn ceasing_to_watch_loses_no_command() {
     check(|| {
         let shared = Shared::new();
-        let initiator = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || initiate(&shared, 2))
-        };
+        let initiator = spawn(&shared, |shared| initiate(shared, 2));
         let mut next = 0;
         shared.watch.begin();
         shared.serve(&mut next);
@@ -232,16 +235,13 @@ fn a_transfer_is_made_once() {
     check(|| {
         let shared = Shared::new();
         shared.watch.begin();
-        let target = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let mut next = 0;
-                while next < 3 {
-                    shared.serve_transfers(&mut next);
-                    thread::yield_now();
-                }
-            })
-        };
+        let target = spawn(&shared, |shared| {
+            let mut next = 0;
+            while next < 3 {
+                shared.serve_transfers(&mut next);
+                thread::yield_now();
+            }
+        });
         let mut mine = [false; 3];
         for (head, tail) in [(0, 2), (2, 3)] {
             for position in head..tail {
@@ -277,13 +277,10 @@ fn a_burst_into_the_end_of_watching_is_seen() {
     check(|| {
         let shared = Shared::new();
         shared.watch.begin();
-        let initiator = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                shared.post(0);
-                shared.post(1);
-            })
-        };
+        let initiator = spawn(&shared, |shared| {
+            shared.post(0);
+            shared.post(1);
+        });
         let mut next = 0;
         shared.watch.end();
         shared.serve(&mut next);
@@ -303,30 +300,27 @@ fn change_owner(kept: bool) {
     check(move || {
         let (shared, given) = (Shared::new(), Arc::new(AtomicBool::new(false)));
         shared.slot(0).publish(0, &Command::default());
-        let target = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                let mut next = 0;
-                for _ in 0..3 {
-                    if !shared.slot(next).is_published(next) {
-                        continue;
-                    }
-                    if shared.slot(next).take(next) {
-                        // SAFETY: loom checks the access.
-                        shared.payload(0).with_mut(|p| unsafe {
-                            assert_eq!(*p, u64::from(next), "another's operand");
-                            *p += 100;
-                        });
-                    }
-                    let answer = Answer {
-                        status: 0,
-                        value: 0,
-                    };
-                    shared.slot(next).answer(next, answer);
-                    next += 1;
+        let target = spawn(&shared, |shared| {
+            let mut next = 0;
+            for _ in 0..3 {
+                if !shared.slot(next).is_published(next) {
+                    continue;
                 }
-            })
-        };
+                if shared.slot(next).take(next) {
+                    // SAFETY: loom checks the access.
+                    shared.payload(0).with_mut(|p| unsafe {
+                        assert_eq!(*p, u64::from(next), "another's operand");
+                        *p += 100;
+                    });
+                }
+                let answer = Answer {
+                    status: 0,
+                    value: 0,
+                };
+                shared.slot(next).answer(next, answer);
+                next += 1;
+            }
+        });
         let second = {
             let (shared, given) = (Arc::clone(&shared), Arc::clone(&given));
             thread::spawn(move || {
@@ -370,24 +364,18 @@ fn a_ring_of_the_dead_is_taken_after_its_last_answer() {
     check(|| {
         let shared = Shared::new();
         shared.slot(0).publish(0, &Command::default());
-        let target = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || {
-                if shared.slot(0).take(0) {
-                    // SAFETY: loom checks the access.
-                    shared.payload(0).with_mut(|p| unsafe { *p += 100 });
-                }
-                let answer = Answer {
-                    status: 0,
-                    value: 0,
-                };
-                shared.slot(0).answer(0, answer);
-            })
-        };
-        let dead = {
-            let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.slot(0).revoke(0))
-        };
+        let target = spawn(&shared, |shared| {
+            if shared.slot(0).take(0) {
+                // SAFETY: loom checks the access.
+                shared.payload(0).with_mut(|p| unsafe { *p += 100 });
+            }
+            let answer = Answer {
+                status: 0,
+                value: 0,
+            };
+            shared.slot(0).answer(0, answer);
+        });
+        let dead = spawn(&shared, |shared| shared.slot(0).revoke(0));
         if let Some((next, _)) = shared.slot(0).left_at() {
             assert_eq!(next, 1);
             // SAFETY: loom checks the access.

@@ -12,19 +12,9 @@ mod common;
 #[path = "stopped/releases.rs"]
 mod releases;
 
-use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
+use std::slice;
 
-use btl_ofi::Transport;
-use common::Calls as _;
-use mca_params::Value;
-use plugin_api::{Access, BtlAtomicOp, Status, ThreadLevel};
-
-use common::pair::Target;
-use common::reports::Reports;
-use common::seen::Seen;
-use common::{Patience, insist, open, signal, worked};
+use common::prelude::*;
 
 /// The peer timeout, milliseconds.
 const LIMIT: u64 = 400;
@@ -35,17 +25,15 @@ const UNTOUCHED: u64 = 0x5555_5555_5555_5555;
 const WORDS: usize = 64;
 
 /// Posts fetches to the target into the words of `out`; returns the number of accepted fetches.
-fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u32 {
+fn fetch(target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u32 {
     // The callback is slow, so another thread's flush could return too early.
     let with = seen.slow_completion();
-    let h = target.handle;
+    let there = target.there();
     let mut posted = 0;
     for (i, word) in out.iter_mut().enumerate() {
-        let word = ptr::from_mut(word).cast();
-        let status = if i % 2 == 0 {
-            t.get(target.peer, word, h.base(), &h, 8, with)
-        } else {
-            t.atomic_fop(target.peer, word, h.base(), &h, BtlAtomicOp::Add, 1, with)
+        let status = match i % 2 {
+            0 => there.get(0, slice::from_mut(word), with),
+            _ => there.fetch_add(0, word, with),
         };
         match status {
             Status::SUCCESS => posted += 1,
@@ -56,13 +44,10 @@ fn fetch(t: &Transport, target: &Target<'_>, out: &mut [u64], seen: &Seen) -> u3
 }
 
 /// Makes first contact, which some providers need both sides for.
-fn acquaint(t: &Transport, target: &Target<'_>, out: &mut [u64]) {
-    let (peer, h) = (target.peer, target.handle);
-    let out = out.as_mut_ptr().cast();
-    insist(t, || {
-        t.atomic_fop(peer, out, h.base(), &h, BtlAtomicOp::Add, 1, None)
-    });
-    assert_eq!(t.flush(None), Status::SUCCESS);
+fn acquaint(target: &Target<'_>, out: &mut [u64]) {
+    let there = target.there();
+    there.insist(|there| there.fetch_add(0, &mut out[0], None));
+    assert_eq!(there.t.flush(None), Status::SUCCESS);
 }
 
 fn given_up(provider: &str) {
@@ -74,18 +59,17 @@ fn given_up(provider: &str) {
     );
     let reports = Reports::of(&t);
     let target = Target::start(&t, provider, false);
-    let (peer, h) = (target.peer, target.handle);
     let mut out = vec![0u64; WORDS];
     let seen = Seen::default();
-    acquaint(&t, &target, &mut out);
-    let before = fetch(&t, &target, &mut out, &seen);
+    acquaint(&target, &mut out);
+    let before = fetch(&target, &mut out, &seen);
     assert_eq!(t.flush(None), Status::SUCCESS, "{provider}: while it runs");
     assert_eq!(seen.succeeded(), before);
 
     signal(target.child.id(), libc::SIGSTOP);
     out.fill(UNTOUCHED);
     let seen = Seen::default();
-    let posted = fetch(&t, &target, &mut out, &seen);
+    let posted = fetch(&target, &mut out, &seen);
     assert!(posted > 0, "{provider}");
     let before = worked();
     let flushed = t.flush(None);
@@ -103,7 +87,7 @@ fn given_up(provider: &str) {
         "{provider}: {spent:?} of work"
     );
     assert!(seen.failed() > 0, "{provider}");
-    let refused = t.get(peer, out.as_mut_ptr().cast(), h.base(), &h, 8, None);
+    let refused = target.there().get(0, &mut out[..1], None);
     assert_eq!(refused, Status::UNREACH, "{provider}: refused from now on");
     let said = reports.all();
     assert!(
@@ -145,10 +129,10 @@ fn given_up_in_time(provider: &str) {
         let target = Target::start(&t, provider, false);
         let mut out = vec![0u64; WORDS];
         let seen = Seen::default();
-        acquaint(&t, &target, &mut out);
+        acquaint(&target, &mut out);
         let (struck, before, patience) = (Instant::now(), worked(), Patience::new());
         signal(target.child.id(), libc::SIGSTOP);
-        let posted = fetch(&t, &target, &mut out, &seen);
+        let posted = fetch(&target, &mut out, &seen);
         assert!(posted > 0, "{provider}");
         while seen.failed() == 0 {
             t.progress();
@@ -205,11 +189,11 @@ fn waited_for(provider: &str, limit: u64) {
     let target = Target::start(&t, provider, false);
     let mut out = vec![0u64; WORDS];
     let seen = Seen::default();
-    fetch(&t, &target, &mut out, &seen);
+    fetch(&target, &mut out, &seen);
     assert_eq!(t.flush(None), Status::SUCCESS);
     signal(target.child.id(), libc::SIGSTOP);
     let seen = Seen::default();
-    let posted = fetch(&t, &target, &mut out, &seen);
+    let posted = fetch(&target, &mut out, &seen);
     let pid = target.child.id();
     std::thread::scope(|s| {
         s.spawn(move || {
@@ -231,40 +215,29 @@ fn without_a_limit_a_stopped_peer_is_waited_for() {
     }
 }
 
-/// A pointer that another thread of the test may use.
-struct Shared<T>(T);
-
-// SAFETY: any thread may use an endpoint of a transport that was opened for several threads.
-unsafe impl<T> Sync for Shared<T> {}
-
 /// A flush of a dead peer ends although another thread's operations complete all the time.
 #[test]
 fn a_busy_thread_does_not_hide_a_dead_peer() {
     let t = open("sockets", ThreadLevel::Multiple, &[]);
     let mut target = Target::start(&t, "sockets", false);
-    let mine = Shared(t.connect(t.address(), 1).unwrap());
-    let mut window = 0u64;
-    // SAFETY: the word lives until the region is closed.
-    let region = unsafe { t.register((&raw mut window).cast(), 8, Access::all()) }.unwrap();
-    let h = region.handle();
+    let mut window = [0u64];
+    let region = register(&t, &mut window, Access::all());
+    let mine = There::of(&t, 1, &t, &region);
     let mut out = vec![0u64; WORDS];
     let seen = Seen::default();
-    acquaint(&t, &target, &mut out);
-    fetch(&t, &target, &mut out, &seen);
+    acquaint(&target, &mut out);
+    fetch(&target, &mut out, &seen);
     assert_eq!(t.flush(None), Status::SUCCESS);
     signal(target.child.id(), libc::SIGSTOP);
     let (stop, done) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|s| {
         s.spawn(|| {
-            let mine = &mine;
-            let mut word = 0u64;
+            let mut word = [0u64];
             while stop.load(Ordering::Relaxed) == 0 {
-                let at = ptr::from_mut(&mut word).cast();
-                insist(&t, || t.get(mine.0, at, h.base(), &h, 8, None));
+                mine.insist(|mine| mine.get(0, &mut word, None));
                 done.fetch_add(1, Ordering::Relaxed);
             }
-            // SAFETY: endpoints live as long as the transport.
-            t.flush(Some(unsafe { mine.0.as_ref() }));
+            mine.flush();
         });
         let seen = Seen::default();
         // The other thread's operations may leave no room for a while.
@@ -272,14 +245,13 @@ fn a_busy_thread_does_not_hide_a_dead_peer() {
         let mut posted = 0;
         while posted == 0 {
             assert!(deadline.lasts(), "nothing is taken");
-            posted = fetch(&t, &target, &mut out, &seen);
+            posted = fetch(&target, &mut out, &seen);
         }
         while done.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
         target.kill();
-        // SAFETY: endpoints live as long as the transport.
-        t.flush(Some(unsafe { target.peer.as_ref() }));
+        target.there().flush();
         stop.store(1, Ordering::Relaxed);
         assert!(posted > 0 && seen.failed() > 0);
         assert_eq!(seen.all(), posted);

@@ -16,7 +16,6 @@ mod lab;
 
 use std::process::{Command, Stdio};
 
-use btl_ofi::Transport;
 use plugin_api::{ModuleFlags, Status, ThreadLevel};
 
 use common::open;
@@ -44,7 +43,7 @@ fn shows(provider: &str, passive: bool, way: &str) {
     let mut target = Target::start(&t, provider, passive);
     let base = target.handle.base();
     common::shows::shows(&t, &mut target, base, !passive, provider);
-    leave(&t, target);
+    leave(target);
     t.close().unwrap();
 }
 
@@ -54,20 +53,18 @@ fn shows_on_device(provider: &str, way: DeviceWay) {
     let mut target = Target::start_on_device(&t, provider, way);
     let base = target.window;
     common::shows::shows(&t, &mut target, base, true, provider);
-    leave(&t, target);
+    leave(target);
     t.close().unwrap();
 }
 
-fn leave(t: &Transport, target: Target<'_>) {
-    let peer = target.peer;
+fn leave(target: Target<'_>) {
+    let t = target.there().t;
     // The lane of a device's mailbox is returned behind the last operation; its target must not end before.
     for _ in 0..100 {
         t.progress();
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
-    target.end();
-    // SAFETY: connected once.
-    unsafe { t.disconnect(peer) };
+    target.end_and_release();
 }
 
 #[test]

@@ -73,6 +73,14 @@ fn adding(size: usize) -> Change {
     }
 }
 
+/// An operation on elements of a size.
+fn elements(size: usize, op: AtomicOp) -> Change {
+    Change {
+        op: Some(op),
+        ..adding(size)
+    }
+}
+
 /// A put of several runs, or a get.
 fn transfer(op: AtomicOp) -> Change {
     Change {
@@ -149,14 +157,19 @@ fn runs(numbers: &mut Numbers, change: &Change, most: u64) -> Vec<ApplyRun> {
         return Vec::new();
     }
     if length > 0 {
-        runs.push(ApplyRun {
-            offset: end,
-            length,
-            stride: 0,
-            count: 1,
-        });
+        runs.push(block(end, length));
     }
     runs
+}
+
+/// A run of one block.
+const fn block(offset: u64, length: u64) -> ApplyRun {
+    ApplyRun {
+        offset,
+        length,
+        stride: 0,
+        count: 1,
+    }
 }
 
 /// The bytes of runs, in order.
@@ -193,8 +206,7 @@ fn follows_a_model(provider: &str, same_node: &(&'static str, Value), place: Pla
     let base = window.base().cast();
     let (region, first) = match place {
         Place::Device => {
-            let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-            target.set_overrides(Some(&copies));
+            target.set_overrides(Some(&device::copies()));
             let at = device::address(base);
             // SAFETY: the window lives until the region is closed.
             let region =
@@ -297,7 +309,7 @@ fn what_applies_leave_and_return() {
 fn applies_and_atomics_keep_their_order() {
     for (provider, same_node) in ways().filter(|(p, s)| !by_provider(p, s)) {
         let pair = Pair::new(8, || open_one(provider, &same_node));
-        let There { t: a, peer, h } = pair.there();
+        let There { t: a, peer, h, .. } = pair.there();
         let (rounds, at) = (64, h.base() + 16);
         let values: Vec<u64> = (1..=rounds).collect();
         let mut old = vec![u64::MAX; values.len()];
@@ -305,23 +317,12 @@ fn applies_and_atomics_keep_their_order() {
             for (value, old) in values.iter().zip(&mut old) {
                 let what = (AtomicKind::Update, Datatype::Uint64, AtomicOp::Write);
                 let value = (ptr::from_ref(value).cast_mut().cast(), ptr::null_mut());
-                let run = [ApplyRun {
-                    offset: 0,
-                    length: 8,
-                    stride: 0,
-                    count: 1,
-                }];
+                let (run, change) = ([block(0, 8)], elements(8, AtomicOp::Read));
                 let read = Apply {
-                    remote: &h,
                     address: at,
-                    runs: &run,
-                    change: Change {
-                        op: Some(AtomicOp::Read),
-                        ..adding(8)
-                    },
                     operands: ptr::null(),
                     results: ptr::from_mut(old).cast(),
-                    completion: None,
+                    ..many(&h, &run, &[], change)
                 };
                 // SAFETY: the buffers live until the flush.
                 unsafe {
@@ -370,13 +371,7 @@ fn runs_that_no_message_carries_as_puts_are_refused() {
         let h = region.handle();
         let ones = [1u8; 256];
         for (length, refused) in [(64, false), (65, true)] {
-            let run = |offset| ApplyRun {
-                offset,
-                length,
-                stride: 0,
-                count: 1,
-            };
-            let runs = [run(0), run(128)];
+            let runs = [block(0, length), block(128, length)];
             let put = many(&h, &runs, &ones, transfer(AtomicOp::Write));
             let mut status = Status::SUCCESS;
             attended(&b, || {
@@ -396,16 +391,11 @@ fn runs_that_no_message_carries_as_puts_are_refused() {
 #[test]
 fn many_at_once() {
     let size = 700 * 16;
-    let run = [ApplyRun {
-        offset: 1,
-        length: size,
-        stride: 0,
-        count: 1,
-    }];
+    let run = [block(1, size)];
     let ones = vec![1u8; size as usize];
     for (provider, same_node) in ways() {
         let pair = Pair::new(BYTES / 8, || open_one(provider, &same_node));
-        let There { t: a, peer, h } = pair.there();
+        let There { t: a, peer, h, .. } = pair.there();
         let apply = many(&h, &run, &ones, adding(16));
         attended(&pair.b, || {
             for _ in 0..250 {
@@ -432,16 +422,10 @@ fn changes_of_sole_memory_exclude_each_other() {
     const ROUNDS: usize = 300;
     const LISTED: [usize; 3] = [3, 77, 3];
     let ones = [1f64; COUNT];
-    let runs = LISTED.map(|place| ApplyRun {
-        offset: 8 * place as u64,
-        length: 8,
-        stride: 0,
-        count: 1,
-    });
+    let runs = LISTED.map(|place| block(8 * place as u64, 8));
     let sum = Change {
         datatype: Some(Datatype::Double),
-        op: Some(AtomicOp::Sum),
-        ..adding(8)
+        ..elements(8, AtomicOp::Sum)
     };
     let origin = |t: &Transport, address: &[u8], h: &Handle| {
         let peer = t.connect(address, 1).unwrap();
@@ -450,13 +434,8 @@ fn changes_of_sole_memory_exclude_each_other() {
         for _ in 0..ROUNDS {
             let vector = Op::atomic(what, (h, h.base()), COUNT, operands, None);
             let listed = Apply {
-                remote: h,
-                address: h.base(),
-                runs: &runs,
-                change: sum,
                 operands: ones.as_ptr().cast(),
-                results: ptr::null_mut(),
-                completion: None,
+                ..many(h, &runs, &[], sum)
             };
             // SAFETY: the operands live longer than the transport, and there are no results.
             insist(t, || unsafe { t.submit(peer, &vector) });
@@ -502,22 +481,13 @@ fn changes_of_sole_memory_exclude_each_other() {
 /// The origin or the target refuses the apply: one report, and no effect.
 #[test]
 fn refusals() {
-    let run = |offset, length| {
-        [ApplyRun {
-            offset,
-            length,
-            stride: 0,
-            count: 1,
-        }]
-    };
     let ones = [1u8; 64];
     for (provider, same_node) in ways() {
         let pair = Pair::new(8, || open_one(provider, &same_node));
-        let There { t: a, peer, h } = pair.there();
+        let There { t: a, peer, h, .. } = pair.there();
         // SAFETY: the operands are copied, and there are no results.
         let at_once = |apply: &Apply<'_>| unsafe { a.apply(peer, apply) };
-        let inside = run(1, 32);
-        let outside = run(33, 32);
+        let (inside, outside) = ([block(1, 32)], [block(33, 32)]);
         let refused = at_once(&many(&h, &outside, &ones, adding(16)));
         assert_eq!(refused, Status::VALUE_OUT_OF_BOUNDS, "{provider}");
         let none = Handle::vacant();

@@ -69,14 +69,12 @@ fn targets_of_messages_refuse_a_handle_that_ended() {
 #[test]
 fn peers_of_this_node_are_reached_by_memory() {
     let [a, b] = [(); 2].map(|()| open(near(), ThreadLevel::Single, &[]));
-    let peer = a.connect(b.address(), 1).unwrap();
-    let (mut theirs, mut ours, seen) = ([1u64; 8], [2u64; 8], Seen::default());
-    let region = register(&b, &mut theirs, Access::all());
-    for op in both(&region.handle(), &mut ours) {
-        assert_eq!(submit(&a, peer, op, &seen), Status::NOT_SUPPORTED);
+    let pair = Pair::of(a, b, vec![1; 8]);
+    let (mut ours, seen) = ([2u64; 8], Seen::default());
+    for op in both(&pair.region.handle(), &mut ours) {
+        assert_eq!(submit(&pair.a, pair.peer, op, &seen), Status::NOT_SUPPORTED);
     }
-    a.flush(None);
+    pair.a.flush(None);
     assert_eq!(seen.both(), (0, 0));
-    assert_eq!((theirs, ours), ([1; 8], [2; 8]));
-    close([region], [a, b]);
+    assert_eq!((pair.close(), ours), (vec![1; 8], [2; 8]));
 }

@@ -17,7 +17,7 @@ use crate::common::prelude::*;
 fn operate(there: There<'_>, times: usize, put_bytes: usize) {
     let from = vec![1u8; put_bytes];
     let (mut word, mut old) = ([0u64], 0u64);
-    let There { t, peer, h } = there;
+    let There { t, peer, h, .. } = there;
     for _ in 0..times {
         there.insist(|there| there.put(0, &from, None));
         there.insist(|there| there.get(0, &mut word, None));
@@ -29,12 +29,6 @@ fn operate(there: There<'_>, times: usize, put_bytes: usize) {
         }
         assert_eq!(there.flush(), Status::SUCCESS);
     }
-}
-
-/// A window of this process, as it reaches it itself.
-fn to_itself<'a>(t: &'a Transport, proc: u64, region: &Region) -> There<'a> {
-    let (peer, h) = (t.connect(t.address(), proc).unwrap(), region.handle());
-    There { t, peer, h }
 }
 
 /// Operations and bytes by carrier.
@@ -157,12 +151,10 @@ fn by_ring_and_by_the_kernel() {
 
 #[test]
 fn by_a_copy_within_this_process() {
-    let t = open(near(), ThreadLevel::Single, &[]);
-    let mut window = vec![0u64; 64];
-    let region = register(&t, &mut window, Access::all());
-    operate(to_itself(&t, 0, &region), 20, 16);
-    assert_eq!(carried(&t.stats())[COPY], (80, 20 * 36));
-    close([region], [t]);
+    let own = Own::new(open(near(), ThreadLevel::Single, &[]), 64);
+    operate(own.there(), 20, 16);
+    assert_eq!(carried(&own.t.stats())[COPY], (80, 20 * 36));
+    own.close();
 }
 
 /// The sums keep the counts of released peers.
@@ -172,7 +164,7 @@ fn peers_that_go() {
     let mut window = vec![0u64; 64];
     let region = register(&t, &mut window, Access::all());
     for round in 1..=3 {
-        let there = to_itself(&t, round, &region);
+        let there = There::of(&t, round, &t, &region);
         operate(there, 1, 8);
         assert_eq!(there.release(), Status::SUCCESS);
         assert_eq!(carried(&t.stats())[COPY], (4 * round, 28 * round));
@@ -198,12 +190,9 @@ fn by_several_contexts() {
     let b = open("sockets", ThreadLevel::Multiple, &[SAME_NODE_OFF]);
     let mut window = vec![0u64; 64];
     let region = register(&b, &mut window, Access::all());
-    let there = |proc| There {
-        t: &a,
-        peer: a.connect(b.address(), proc).unwrap(),
-        h: region.handle(),
-    };
-    let peers: Vec<_> = (0..40).map(there).collect();
+    let peers: Vec<_> = (0..40)
+        .map(|proc| There::of(&a, proc, &b, &region))
+        .collect();
     attended(&b, || {
         std::thread::scope(|scope| {
             for _ in 0..THREADS {
@@ -253,7 +242,7 @@ fn a_file_at_the_end() {
         let t = open(near(), ThreadLevel::Single, &file);
         let mut window = vec![0u64; 64];
         let region = register(&t, &mut window, Access::all());
-        let there = to_itself(&t, 70 + round, &region);
+        let there = There::of(&t, 70 + round, &t, &region);
         operate(there, 5, 8);
         assert_eq!(there.release(), Status::SUCCESS);
         close([region], [t]);
@@ -369,7 +358,7 @@ fn more_peers_than_slots() {
     let region = register(&t, &mut window, Access::all());
     let peers = SLOTS as u64 + 10;
     for proc in 0..peers {
-        let there = to_itself(&t, proc, &region);
+        let there = There::of(&t, proc, &t, &region);
         if proc % 100 == 0 || proc + 3 > peers {
             operate(there, 1, 8);
         }

@@ -7,90 +7,71 @@ const PUTS: usize = 24;
 const SHORT: usize = 64;
 const LONG: usize = 1 << 17;
 
-fn put(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: usize, from: &[u64]) {
+fn put(there: There<'_>, word: usize, from: &[u64]) {
     let local = (from.as_ptr().cast_mut().cast(), ptr::null_mut());
-    let op = Op::put(h, h.base() + 8 * at as u64, local, size_of_val(from));
+    let op = Op::put(&there.h, there.at(8 * word), local, size_of_val(from));
     // SAFETY: the tests keep their buffers until a flush.
-    insist(t, || unsafe { t.submit(peer, &op) });
+    there.insist(|there| unsafe { there.t.submit(there.peer, &op) });
 }
 
-/// Adds one to the last word of a region.
-fn add(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, words: usize) -> Status {
-    add_with(OpFlags::FENCE, t, peer, h, words)
+/// Adds one to a word, behind the puts.
+fn add(there: There<'_>, word: usize) -> Status {
+    add_with(OpFlags::FENCE, there, word)
 }
 
-fn add_with(
-    flags: OpFlags,
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
-    words: usize,
-) -> Status {
-    let target = (h, h.base() + 8 * (words as u64 - 1));
+fn add_with(flags: OpFlags, there: There<'_>, word: usize) -> Status {
+    let target = (&there.h, there.at(8 * word));
     let op = Op::word((BtlAtomicOp::Add, flags), target, 1, None);
     // SAFETY: the operand is copied.
-    unsafe { t.submit(peer, &op) }
+    unsafe { there.t.submit(there.peer, &op) }
 }
 
 #[test]
 fn a_fenced_atomic_follows_the_puts_before_it() {
     for provider in ["tcp;ofi_rxm", "net"] {
-        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]));
-        let peer = a.connect(b.address(), 1).unwrap();
-        let mut theirs = vec![0u64; PUTS * SHORT + 1];
-        let words = theirs.len();
-        let region = register(&b, &mut theirs, Access::all());
-        let h = region.handle();
+        const LAST: usize = PUTS * SHORT;
+        let open = || open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]);
+        let pair = Pair::new(LAST + 1, open);
+        let (a, b, there) = (&pair.a, &pair.b, pair.there());
         let mut numbers = Numbers(1);
         for round in 1..=50u64 {
             let ours = [round; SHORT];
             for i in 0..1 + numbers.below(PUTS) {
-                put(&a, peer, &h, i * SHORT, &ours[..1 + numbers.below(SHORT)]);
+                put(there, i * SHORT, &ours[..1 + numbers.below(SHORT)]);
             }
-            put(&a, peer, &h, 0, &ours[..1]);
-            insist(&a, || add(&a, peer, &h, words));
-            let patience = Patience::new();
-            // SAFETY: the words live to the end of the test.
-            let word = |at: usize| unsafe { theirs.as_ptr().add(at).read_volatile() };
-            while word(words - 1) < round {
-                a.progress();
-                b.progress();
-                assert!(patience.lasts(), "{provider}: {round}");
-            }
-            assert_eq!(word(0), round, "{provider}");
-            attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
+            put(there, 0, &ours[..1]);
+            insist(a, || add(there, LAST));
+            until(&[a, b], format_args!("{provider}: {round}"), || {
+                pair.word(LAST) >= round
+            });
+            assert_eq!(pair.word(0), round, "{provider}");
+            attended(b, || assert_eq!(a.flush(None), Status::SUCCESS));
         }
-        close([region], [a, b]);
+        pair.close();
     }
 }
 
 #[test]
 fn a_fenced_atomic_is_refused_behind_what_the_provider_makes() {
     for provider in ["tcp;ofi_rxm", "net"] {
-        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]));
-        let peer = a.connect(b.address(), 1).unwrap();
-        let mut theirs = vec![0u64; LONG + 1];
-        let region = register(&b, &mut theirs, Access::all());
-        let h = region.handle();
+        let open = || open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]);
+        let pair = Pair::new(LONG + 1, open);
+        let (a, there) = (&pair.a, pair.there());
         let ours = vec![1u64; LONG];
-        attended(&b, || {
-            insist(&a, || add(&a, peer, &h, LONG + 1));
+        attended(&pair.b, || {
+            insist(a, || add(there, LONG));
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
-        put(&a, peer, &h, 0, &ours[..1]);
-        put(&a, peer, &h, 0, &ours);
-        assert_eq!(
-            add(&a, peer, &h, LONG + 1),
-            Status::NOT_SUPPORTED,
-            "{provider}"
-        );
-        attended(&b, || {
+        put(there, 0, &ours[..1]);
+        put(there, 0, &ours);
+        assert_eq!(add(there, LONG), Status::NOT_SUPPORTED, "{provider}");
+        attended(&pair.b, || {
             assert_eq!(a.flush(None), Status::SUCCESS);
-            insist(&a, || add(&a, peer, &h, LONG + 1));
+            insist(a, || add(there, LONG));
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
+        let theirs = pair.close();
         assert_eq!((theirs[0], theirs[LONG]), (1, 2), "{provider}");
-        close([region], [a, b]);
     }
 }
 
@@ -98,24 +79,17 @@ fn a_fenced_atomic_is_refused_behind_what_the_provider_makes() {
 #[test]
 fn an_atomic_behind_copied_bytes_is_refused_behind_a_get() {
     for provider in ["tcp;ofi_rxm", "net"] {
-        let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]));
-        let peer = a.connect(b.address(), 1).unwrap();
-        let mut theirs = vec![3u64; SHORT + 1];
-        let words = theirs.len();
-        let region = register(&b, &mut theirs, Access::all());
-        let h = region.handle();
-        let add_copied = || add_with(OpFlags::COPIED, &a, peer, &h, words);
-        put(&a, peer, &h, 0, &[9]);
-        insist(&a, add_copied);
-        let mut to = 0u64;
-        let local = ((&raw mut to).cast(), ptr::null_mut());
-        let get = Op::get(&h, h.base(), local, 8);
-        // SAFETY: the place stays until the flush.
-        insist(&a, || unsafe { a.submit(peer, &get) });
+        let open = || open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]);
+        let pair = Pair::new(SHORT + 1, open);
+        let (a, there) = (&pair.a, pair.there());
+        let add_copied = || add_with(OpFlags::COPIED, there, SHORT);
+        put(there, 0, &[9]);
+        insist(a, add_copied);
+        let mut to = [0u64];
+        there.insist(|there| there.get(0, &mut to, None));
         assert_eq!(add_copied(), Status::NOT_SUPPORTED, "{provider}");
-        insist(&a, || add(&a, peer, &h, words));
-        attended(&b, || assert_eq!(a.flush(None), Status::SUCCESS));
-        assert_eq!((to, theirs[words - 1]), (9, 5), "{provider}");
-        close([region], [a, b]);
+        insist(a, || add(there, SHORT));
+        attended(&pair.b, || assert_eq!(a.flush(None), Status::SUCCESS));
+        assert_eq!((to[0], pair.close()[SHORT]), (9, 2), "{provider}");
     }
 }

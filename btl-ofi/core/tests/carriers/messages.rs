@@ -40,11 +40,9 @@ fn peers_come_and_go() {
             let b = single(provider);
             let mut window = vec![0u64; 4];
             let region = register(&b, &mut window, Access::all());
-            let h = region.handle();
             attended(&b, || {
                 for again in 0..3 {
-                    let peer = a.connect(b.address(), 1).unwrap();
-                    let (there, mut old) = (There { t: &a, peer, h }, 0);
+                    let (there, mut old) = (There::of(&a, 1, &b, &region), 0);
                     there.insist(|there| there.fetch_add(0, &mut old, None));
                     assert_eq!(a.flush(None), Status::SUCCESS);
                     assert_eq!(old, again, "{provider}, round {round}");
@@ -90,11 +88,7 @@ fn one_side_leaves() {
         assert_eq!(pair.there().release(), Status::SUCCESS);
         let mut of_a = vec![0u64; 1];
         let region = register(a, &mut of_a, Access::all());
-        let back = There {
-            t: b,
-            peer: b.connect(a.address(), 0).unwrap(),
-            h: region.handle(),
-        };
+        let back = There::of(b, 0, a, &region);
         let mut old = u64::MAX;
         for round in 0..3 {
             attended(b, || {

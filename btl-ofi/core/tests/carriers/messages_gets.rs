@@ -6,38 +6,23 @@ use crate::common::prelude::*;
 /// Words of the window.
 const WORDS: usize = 64 * 1024;
 
-/// Two transports over a provider; the second has a window whose words are their own numbers.
-fn with_pair(
-    provider: &str,
-    limit: u64,
-    test: impl FnOnce(&Transport, NonNull<Endpoint>, &Handle, &Handle),
-) {
+/// Two transports over a provider; the second has a window whose words are their own numbers, and a region that has ended.
+fn with_pair(provider: &str, limit: u64, test: impl FnOnce(There<'_>, There<'_>)) {
     let settings = [("btl_ofi_message_limit", Value::Unsigned(limit))];
     let [a, b] = [(); 2].map(|()| open(provider, ThreadLevel::Single, &settings));
-    let peer = a.connect(b.address(), 1).unwrap();
-    let mut window: Vec<u64> = (0..WORDS as u64).collect();
+    let pair = Pair::of(a, b, (0..WORDS as u64).collect());
     let mut gone = vec![u64::MAX; 8];
-    let region = register(&b, &mut window, Access::all());
-    let closed = register(&b, &mut gone, Access::all());
-    let stale = closed.handle();
+    let closed = register(&pair.b, &mut gone, Access::all());
+    let stale = pair.there().region(closed.handle());
     drop(closed);
-    attended(&b, || test(&a, peer, &region.handle(), &stale));
-    let stats = a.stats();
+    attended(&pair.b, || test(pair.there(), stale));
+    let stats = pair.a.stats();
     assert_eq!(stats.posted, stats.completed + stats.failed, "{stats:?}");
-    close([region], [a, b]);
+    pair.close();
 }
 
-fn get(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    h: &Handle,
-    first: usize,
-    to: &mut [u64],
-    size: usize,
-) {
-    let (local, at) = (to.as_mut_ptr().cast(), h.base() + 8 * first as u64);
-    assert!(size <= size_of_val(to));
-    insist(t, || t.get(peer, local, at, h, size, None));
+fn get<T: Element>(there: There<'_>, first: usize, to: &mut [T]) {
+    there.insist(|there| there.get(8 * first, to, None));
 }
 
 /// The largest get by message is four times the largest put over net, and as large as the largest
@@ -52,13 +37,14 @@ fn sizes_that_are_messages() {
         ("tcp;ofi_rxm", 4096, 4096),
         ("tcp;ofi_rxm", 12 * 1024, 12 * 1024),
     ] {
-        with_pair(provider, limit, |t, peer, h, _| {
+        with_pair(provider, limit, |there, _| {
+            let t = there.t;
             for size in [1, most, most + 1, 2 * most + 8] {
                 let by_message = || t.stats().operations[Carrier::Message as usize];
                 let before = by_message();
-                let mut got = vec![u64::MAX; size.div_ceil(8) + 1];
+                let mut got = vec![u8::MAX; size + 8];
                 if size > 0 {
-                    get(t, peer, h, 1, &mut got, size);
+                    get(there, 1, &mut got[..size]);
                 }
                 assert_eq!(t.flush(None), Status::SUCCESS);
                 let is_message = (1..=most).contains(&size);
@@ -67,18 +53,9 @@ fn sizes_that_are_messages() {
                     u64::from(is_message),
                     "{provider} {limit}: {size}"
                 );
-                let whole = size / 8;
-                assert!(
-                    got[..whole]
-                        .iter()
-                        .zip(1..)
-                        .all(|(word, number)| *word == number)
-                );
-                assert_eq!(
-                    got[size.div_ceil(8)],
-                    u64::MAX,
-                    "{provider} {limit}: {size}"
-                );
+                let due = (1u64..).flat_map(u64::to_ne_bytes).take(size);
+                assert!(due.eq(got[..size].iter().copied()));
+                assert_eq!(got[size..], [u8::MAX; 8], "{provider} {limit}: {size}");
             }
         });
     }
@@ -92,8 +69,8 @@ fn many_at_a_time() {
         ("net", 12 * 1024, 48 * 1024),
         ("tcp;ofi_rxm", 12 * 1024, 12 * 1024),
     ] {
-        with_pair(provider, limit, |t, peer, h, stale| {
-            let mut numbers = Numbers(limit);
+        with_pair(provider, limit, |there, stale| {
+            let (t, mut numbers) = (there.t, Numbers(limit));
             for round in 0..60 {
                 let mut got: Vec<(usize, bool, Vec<u64>)> = (0..=numbers.below(40))
                     .map(|_| {
@@ -107,10 +84,9 @@ fn many_at_a_time() {
                     })
                     .collect();
                 for (first, refused, words) in &mut got {
-                    let size = size_of_val(&words[..]);
                     match refused {
-                        true => get(t, peer, stale, 0, words, size),
-                        false => get(t, peer, h, *first, words, size),
+                        true => get(stale, 0, words),
+                        false => get(there, *first, words),
                     }
                 }
                 let any = got.iter().any(|(_, refused, _)| *refused);

@@ -29,37 +29,6 @@ fn pair(
     (a, b, peer)
 }
 
-fn source(from: &[u8]) -> (*mut c_void, *mut plugin_api::Handle) {
-    (from.as_ptr().cast_mut().cast(), ptr::null_mut())
-}
-
-/// A put to a peer's window, and the counter that it raises, at offsets in two regions.
-struct Put<'a> {
-    to: (&'a Handle, usize),
-    counter: (&'a Handle, usize),
-    add: u64,
-}
-
-impl Put<'_> {
-    fn post(
-        &self,
-        t: &Transport,
-        peer: NonNull<Endpoint>,
-        from: &[u8],
-        done: Option<Completion>,
-    ) -> Status {
-        let ((h, at), (counter, place)) = (self.to, self.counter);
-        let op = Op::put(h, h.base() + at as u64, source(from), from.len());
-        let notice = Notice {
-            counter,
-            address: counter.base() + place as u64,
-            add: self.add,
-        };
-        // SAFETY: the tests keep the buffers and handles until the put is complete.
-        unsafe { t.put_notify(peer, &op.with_completion(done), &notice) }
-    }
-}
-
 /// `size`, or the provider's largest put if that is smaller.
 fn fit(t: &Transport, size: usize) -> usize {
     size.min(t.capabilities().put_limit / 8 * 8)
@@ -120,7 +89,10 @@ fn bytes_come_first(provider: &str, same_node: (&'static str, Value), seed: u64)
             register(&b, &mut window, Access::all()),
             register(&b, &mut counters, Access::all()),
         ];
-        let [h, c] = [regions[0].handle(), regions[1].handle()];
+        let (there, c) = (
+            There::new(&a, peer, regions[0].handle()),
+            regions[1].handle(),
+        );
         let memory = Looked(window.as_ptr().cast(), counters.as_ptr().cast());
         let sent: Vec<_> = (0..PUTS)
             .map(|i| {
@@ -135,14 +107,10 @@ fn bytes_come_first(provider: &str, same_node: (&'static str, Value), seed: u64)
             std::thread::scope(|s| {
                 s.spawn(|| memory.watch(&adds, &sent, provider));
                 for (i, from) in sent.iter().enumerate() {
-                    let put = Put {
-                        to: (&h, i * LARGEST),
-                        counter: (&c, 8 * i),
-                        add: adds[i],
-                    };
                     let done = (numbers.below(2) == 0).then(|| seen.completion());
                     asked += u32::from(done.is_some());
-                    insist(&a, || put.post(&a, peer, from, done.flatten()));
+                    let (at, counter) = (i * LARGEST, (&c, 8 * i, adds[i]));
+                    there.insist(|to| to.put_notify(at, from, counter, done.flatten()));
                     if numbers.below(6) == 0 {
                         a.progress();
                     }
@@ -176,31 +144,26 @@ fn a_flush_waits_for_both() {
     for (provider, same_node) in ways() {
         let t = open(provider, ThreadLevel::Single, &[same_node]);
         let mut target = Target::start(&t, provider, false);
-        let (peer, h) = (target.peer, target.handle);
-        let mut sum = 0;
+        let (there, mut sum) = (target.there(), 0);
         for round in 1..=40u64 {
             let size = fit(&t, SIZES[1 + round as usize % 6]).max(8);
             let mut from = vec![1u8; size];
             from[..8].copy_from_slice(&round.to_ne_bytes());
             from[size - 8..].copy_from_slice(&round.to_ne_bytes());
-            let put = Put {
-                to: (&h, 0),
-                counter: (&h, 8 * COUNTER),
-                add: round,
-            };
             sum += round;
-            insist(&t, || put.post(&t, peer, &from, None));
-            // SAFETY: the endpoint is connected.
-            let one = (round % 2 == 0).then_some(unsafe { peer.as_ref() });
-            assert_eq!(t.flush(one), Status::SUCCESS, "{provider}");
+            let counter = (&there.h, 8 * COUNTER, round);
+            there.insist(|to| to.put_notify(0, &from, counter, None));
+            let flushed = match round % 2 {
+                0 => there.flush(),
+                _ => t.flush(None),
+            };
+            assert_eq!(flushed, Status::SUCCESS, "{provider}");
             assert_eq!(target.sees(COUNTER, 0), (sum, round), "{provider}, {size}");
             let last = size / 8 - 1;
             let whole = size.is_multiple_of(8);
             assert!(!whole || target.sees(last, last).0 == round, "{provider}");
         }
-        target.end();
-        // SAFETY: connected once.
-        unsafe { t.disconnect(peer) };
+        target.end_and_release();
         t.close().unwrap();
     }
 }
@@ -210,37 +173,23 @@ fn a_flush_waits_for_both() {
 fn to_oneself() {
     for (provider, same_node) in ways() {
         let t = open(provider, ThreadLevel::Single, &[same_node]);
-        let own = t.connect(t.address(), 0).unwrap();
-        let mut window = vec![0u64; LARGEST / 8 + 1];
-        let region = register(&t, &mut window, Access::all());
-        let h = region.handle();
-        let seen = Seen::default();
+        let own = Own::new(t, LARGEST / 8 + 1);
+        let (there, seen) = (own.there(), Seen::default());
         for (i, size) in SIZES.into_iter().enumerate() {
-            let put = Put {
-                to: (&h, 8),
-                counter: (&h, 0),
-                add: 1,
-            };
-            let size = fit(&t, size);
+            let size = fit(&own.t, size);
             let from = content(3, i, size);
-            insist(&t, || put.post(&t, own, &from, seen.completion()));
-            assert_eq!(t.flush(None), Status::SUCCESS);
-            let memory = Looked(region_bytes(&h).wrapping_add(8), ptr::null());
-            // SAFETY: inside the window.
-            let same = (0..size).all(|at| unsafe { memory.0.add(at).read_volatile() } == from[at]);
-            assert!(same, "{provider}: {size}");
-            let counter: *const u64 = region_bytes(&h).cast();
-            // SAFETY: the first word of the window.
-            assert_eq!(unsafe { counter.read_volatile() }, i as u64 + 1);
+            let counter = (&there.h, 0, 1);
+            there.insist(|to| to.put_notify(8, &from, counter, seen.completion()));
+            assert_eq!(own.t.flush(None), Status::SUCCESS);
+            let words = (0..size.div_ceil(8)).map(|at| own.word(1 + at).to_ne_bytes());
+            let there: Vec<u8> = words.flatten().collect();
+            assert!(there.starts_with(&from), "{provider}: {size}");
+            assert_eq!(own.word(0), i as u64 + 1);
         }
         let all = SIZES.len() as u32;
         assert_eq!(seen.both(), (all, 0), "{provider}");
-        close([region], [t]);
+        own.close();
     }
-}
-
-fn region_bytes(h: &Handle) -> *const u8 {
-    ptr::with_exposed_provenance(h.base() as usize)
 }
 
 /// An invalid put or counter is refused without any effect.
@@ -260,44 +209,22 @@ fn refusals_have_no_effect() {
         retired.retire();
         let from = [9u8; 64];
         let seen = Seen::default();
-        let refused = |to, counter, size: usize| {
-            let put = Put {
-                to,
-                counter,
-                add: 1,
-            };
-            put.post(&a, peer, &from[..size], seen.completion())
-        };
         let (bounds, param, perm) = (Status::VALUE_OUT_OF_BOUNDS, Status::BAD_PARAM, Status::PERM);
         let before = a.stats().posted;
-        assert_eq!(refused((&h, 0), (&c, 4), 8), param, "not aligned");
-        assert_eq!(refused((&h, 0), (&c, 32), 8), bounds, "behind the counters");
-        assert_eq!(
-            refused((&h, 0), (&read_only, 0), 8),
-            perm,
-            "no rights to count"
-        );
-        assert_eq!(
-            refused((&h, 0), (&retired, 0), 8),
-            param,
-            "no counter's handle"
-        );
-        assert_eq!(refused((&h, 120), (&c, 0), 9), bounds, "behind the window");
-        assert_eq!(
-            refused((&h, 129), (&c, 0), 0),
-            bounds,
-            "nothing, but outside"
-        );
-        assert_eq!(
-            refused((&read_only, 0), (&c, 0), 8),
-            perm,
-            "no rights to put"
-        );
-        assert_eq!(
-            refused((&retired, 0), (&c, 0), 8),
-            param,
-            "no window's handle"
-        );
+        for ((to, at), (counter, word), size, status, why) in [
+            ((h, 0), (&c, 4), 8, param, "not aligned"),
+            ((h, 0), (&c, 32), 8, bounds, "behind the counters"),
+            ((h, 0), (&read_only, 0), 8, perm, "no rights to count"),
+            ((h, 0), (&retired, 0), 8, param, "no counter's handle"),
+            ((h, 120), (&c, 0), 9, bounds, "behind the window"),
+            ((h, 129), (&c, 0), 0, bounds, "nothing, but outside"),
+            ((read_only, 0), (&c, 0), 8, perm, "no rights to put"),
+            ((retired, 0), (&c, 0), 8, param, "no window's handle"),
+        ] {
+            let to = There::new(&a, peer, to);
+            let put = to.put_notify(at, &from[..size], (counter, word, 1), seen.completion());
+            assert_eq!(put, status, "{why}");
+        }
         let notice = Notice {
             counter: &c,
             address: c.base(),
@@ -305,7 +232,12 @@ fn refusals_have_no_effect() {
         };
         let ops = [
             Op::put(&h, h.base(), (ptr::null_mut(), ptr::null_mut()), 8),
-            Op::get(&h, h.base(), source(&from), 8),
+            Op::get(
+                &h,
+                h.base(),
+                (from.as_ptr().cast_mut().cast(), ptr::null_mut()),
+                8,
+            ),
         ];
         for op in &ops {
             // SAFETY: the endpoint is connected; the buffer lives to the end of the test.

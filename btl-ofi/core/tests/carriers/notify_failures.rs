@@ -12,17 +12,6 @@ fn status(outcome: &Seen) -> Status {
     outcome.status()
 }
 
-/// A put to the beginning of a region, and a counter.
-fn put<'a>(h: &'a Handle, from: &[u8], counter: &'a Handle, word: u64) -> (Op<'a>, Notice<'a>) {
-    let local = (from.as_ptr().cast_mut().cast(), ptr::null_mut());
-    let notice = Notice {
-        counter,
-        address: counter.base() + 8 * word,
-        add: 1,
-    };
-    (Op::put(h, h.base(), local, from.len()), notice)
-}
-
 /// The target has deregistered the window of some puts, and the counter of others. The refused puts travel in the same
 /// messages as puts that are executed.
 #[test]
@@ -41,18 +30,13 @@ fn deregistered_memory() {
         drop(stale);
         let from = [3u8; 4096];
         let outcomes = outcomes(MANY);
-        let mut bare = [0; 3];
         attended(&b, || {
             for (i, outcome) in outcomes.iter().enumerate() {
                 let size = [8, 100, 4096][i / 3 % 3];
-                let (to, counter, word) =
-                    [(&h, &c, i as u64), (&old, &c, i as u64), (&h, &old, 0)][i % 3];
-                let (op, notice) = put(to, &from[..size], counter, word);
+                let (to, counter, word) = [(h, &c, i), (old, &c, i), (h, &old, 0)][i % 3];
                 let done = (i % 4 != 0).then(|| outcome.completion()).flatten();
-                bare[i % 3] += u32::from(done.is_none());
-                let op = op.with_completion(done);
-                // SAFETY: the endpoint is connected; the buffers live to the end of the test.
-                insist(&a, || unsafe { a.put_notify(peer, &op, &notice) });
+                let to = There::new(&a, peer, to);
+                to.insist(|to| to.put_notify(0, &from[..size], (counter, 8 * word, 1), done));
             }
             assert_eq!(
                 a.flush(None),
@@ -88,30 +72,24 @@ fn deregistered_memory() {
 fn a_put_that_the_provider_fails() {
     let provider = "sockets";
     let level = ThreadLevel::Single;
-    let (a, b) = (
-        open(provider, level, &[SAME_NODE_OFF]),
-        open(provider, level, &[SAME_NODE_OFF]),
-    );
-    let peer = a.connect(b.address(), 1).unwrap();
+    let [a, b] = [(); 2].map(|()| open(provider, level, &[SAME_NODE_OFF]));
     let mut memory = [vec![0u64; 512], vec![0u64; 512]];
     let [gone, counters] = memory.each_mut();
     let counting = register(&b, counters, Access::all());
     let stale = register(&b, gone, Access::all());
-    let (c, old) = (counting.handle(), stale.handle());
+    let (c, old) = (counting.handle(), There::of(&a, 1, &b, &stale));
     let from = [3u8; 1000];
     let outcomes = outcomes(2);
     attended(&b, || {
-        let (op, notice) = put(&old, &from, &c, 0);
-        let op = op.with_completion(outcomes[0].completion());
-        // SAFETY: the endpoint is connected; the buffers live to the end of the test.
-        insist(&a, || unsafe { a.put_notify(peer, &op, &notice) });
+        let put = |word: usize| {
+            let done = outcomes[word].completion();
+            old.insist(|old| old.put_notify(0, &from, (&c, 8 * word, 1), done));
+        };
+        put(0);
         assert_eq!(a.flush(None), Status::SUCCESS);
         assert_eq!(status(&outcomes[0]), Status::SUCCESS);
         stale.close().unwrap();
-        let (op, notice) = put(&old, &from, &c, 1);
-        let op = op.with_completion(outcomes[1].completion());
-        // SAFETY: the endpoint is connected; the buffers live to the end of the test.
-        insist(&a, || unsafe { a.put_notify(peer, &op, &notice) });
+        put(1);
         a.flush(None);
     });
     assert!(!status(&outcomes[1]).is_ok(), "{provider}");
@@ -125,32 +103,29 @@ fn killed(provider: &str, same_node: (&'static str, Value), stopped: bool) {
     const MANY: usize = 60;
     let t = open(provider, ThreadLevel::Single, &[same_node]);
     let mut target = Target::start(&t, provider, false);
-    let (peer, h) = (target.peer, target.handle);
+    let there = target.there();
     let from = vec![1u8; 64 * 1024];
     let most = t.capabilities().put_limit;
     let outcomes = outcomes(MANY);
-    let notify = |t: &Transport, i: usize| {
+    let notify = |i: usize| {
         let size = [8, 4096, 5000, 64 * 1024][i % 4].min(most);
-        let (op, notice) = put(&h, &from[..size], &h, 10_000);
-        let op = op.with_completion(outcomes[i].completion());
-        // SAFETY: the endpoint is connected; the buffers live to the end of the test.
-        unsafe { t.put_notify(peer, &op, &notice) }
+        let done = outcomes[i].completion();
+        there.put_notify(0, &from[..size], (&there.h, 80_000, 1), done)
     };
     for i in 0..8 {
-        insist(&t, || notify(&t, i));
+        insist(&t, || notify(i));
     }
     assert_eq!(t.flush(None), Status::SUCCESS);
     if stopped {
-        // The signal keeps the puts below outstanding. SAFETY: the process is this test's child and
-        // has not been waited for.
-        unsafe { libc::kill(target.child.id() as libc::pid_t, libc::SIGSTOP) };
+        // The signal keeps the puts below outstanding.
+        signal(target.child.id(), libc::SIGSTOP);
     }
     let mut posted = vec![true; 8];
     for i in 8..MANY {
         if i == MANY / 2 || i == 8 && !stopped {
             target.kill();
         }
-        let status = notify(&t, i);
+        let status = notify(i);
         let refused = status.is_again() || status == Status::UNREACH || status == Status::FATAL;
         assert!(status.is_ok() || refused, "{provider}: {status}");
         posted.push(!refused);

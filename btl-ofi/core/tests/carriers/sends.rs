@@ -91,7 +91,7 @@ fn in_order(provider: &str, seed: u64, settings: &[(&str, Value)]) {
     let inbox = Inbox::of(&b);
     let mut window = vec![0u64; 8];
     let region = register(&b, &mut window, Access::all());
-    let h = region.handle();
+    let there = There::new(&a, peer, region.handle());
     let mut numbers = Numbers(seed);
     let sizes: Vec<usize> = (0..MANY)
         .map(|_| [0, 1, 7, 8, 40, 100, 2000, 4097, limit][numbers.below(9)])
@@ -101,8 +101,7 @@ fn in_order(provider: &str, seed: u64, settings: &[(&str, Value)]) {
         for (i, size) in sizes.iter().enumerate() {
             send(&a, peer, i as u8, &content(i, *size));
             if numbers.below(5) == 0 {
-                let local = ptr::from_ref(&values[i]).cast_mut().cast();
-                insist(&a, || a.put(peer, local, h.base(), &h, 8, None));
+                there.insist(|there| there.put(0, &values[i..=i], None));
             }
             if numbers.below(50) == 0 {
                 assert_eq!(a.flush(None), Status::SUCCESS);
@@ -196,20 +195,16 @@ fn what_is_behind_a_put_has_not_left() {
         let inbox = Inbox::of(&b);
         let mut window = vec![0u64; 2 << 20];
         let region = register(&b, &mut window, Access::all());
-        let h = region.handle();
-        let from = vec![1u64; 2 << 20];
-        let size = size_of_val(&*from);
-        let (to, local) = (h.base(), from.as_ptr().cast_mut().cast());
+        let (there, from) = (There::new(&a, peer, region.handle()), vec![1u64; 2 << 20]);
+        let put = || there.insist(|there| there.put(0, &from, None));
         // Both sides know each other, and every message is answered.
         attended(&b, || {
             send(&a, peer, 0, b"first");
             inbox.wait(&a, 1);
-            let put = || a.put(peer, local, to, &h, size, None);
-            insist(&a, put);
+            put();
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
-        let put = || a.put(peer, local, to, &h, size, None);
-        insist(&a, put);
+        put();
         let now = try_to_send(&a, peer, (0, Leaves::Now), b"now");
         assert!(now.is_err_and(Status::is_again), "{provider}");
         let later = try_to_send(&a, peer, (0, Leaves::Later), b"later").unwrap();

@@ -46,9 +46,9 @@ fn deny(call: libc::c_long) {
 fn a_filter_may_forbid_writing() {
     let t = opened();
     let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
+    settle(&target);
     deny(libc::SYS_process_vm_writev);
-    all_work(&t, &mut target);
+    all_work(&mut target);
     target.end();
     t.close().unwrap();
 }
@@ -59,17 +59,13 @@ fn a_filter_may_forbid_writing() {
 fn what_the_kernel_refuses_waits_for_the_target() {
     let t = opened();
     let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
+    settle(&target);
     deny(libc::SYS_process_vm_writev);
     signal(target.child.id(), libc::SIGSTOP);
-    let seen = Seen::default();
-    let mut words: Vec<[u64; 4]> = (1..=40).map(|n| [n; 4]).collect();
-    let h = target.handle;
-    for (i, words) in words.iter_mut().enumerate() {
-        let (from, at) = (words.as_mut_ptr().cast(), h.base() + 32 * i as u64);
-        insist(&t, || {
-            t.put(target.peer, from, at, &h, 32, seen.completion())
-        });
+    let (seen, there) = (Seen::default(), target.there());
+    let words: Vec<[u64; 4]> = (1..=40).map(|n| [n; 4]).collect();
+    for (i, words) in words.iter().enumerate() {
+        there.insist(|there| there.put(32 * i, words, seen.completion()));
     }
     let_look(&t);
     assert_eq!(seen.both(), (0, 0), "nobody can make them");
@@ -90,14 +86,14 @@ fn what_the_kernel_refuses_waits_for_the_target() {
 fn what_has_no_room_in_the_queue() {
     let t = open(near(), ThreadLevel::Single, &[]);
     let mut target = Target::start(&t, near(), false);
-    settle(&t, &target);
+    settle(&target);
     deny(libc::SYS_process_vm_writev);
-    let mut words = [7u64; 4];
-    insist(&t, || put(&t, &target, &mut words, None));
+    let words = [7u64; 4];
+    insist(&t, || put(&target, &words));
     assert_eq!(t.flush(None), Status::SUCCESS);
     signal(target.child.id(), libc::SIGSTOP);
     let until = Patience::new();
-    while !put(&t, &target, &mut words, None).is_again() {
+    while !put(&target, &words).is_again() {
         assert!(until.lasts(), "everything is taken");
     }
     signal(target.child.id(), libc::SIGCONT);
@@ -113,11 +109,10 @@ fn what_has_no_room_in_the_queue() {
 fn a_filter_may_forbid_writing_from_the_start() {
     let t = opened();
     let mut target = Target::start(&t, near(), false);
-    // SAFETY: connected once, and not used after.
-    assert_eq!(unsafe { t.disconnect(target.peer) }, Status::SUCCESS);
+    assert_eq!(target.there().release(), Status::SUCCESS);
     deny(libc::SYS_process_vm_writev);
     target.peer = t.connect(&target.address, 0).unwrap();
-    all_work(&t, &mut target);
+    all_work(&mut target);
     target.end();
     t.close().unwrap();
 }

@@ -4,7 +4,8 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use plugin_api::{IoVec, hmem_iface};
+use btl_ofi::{Region, Transport};
+use plugin_api::{Access, IoVec, OverrideOps, hmem_iface};
 
 /// The offset that is added to an address of this process; a processor cannot access the sum.
 const SHIFT: u64 = 1 << 60;
@@ -12,6 +13,18 @@ const SHIFT: u64 = 1 << 60;
 /// The device address of this memory.
 pub(crate) fn address(host: *mut c_void) -> *mut c_void {
     ptr::without_provenance_mut(host.expose_provenance() + SHIFT as usize)
+}
+
+/// The functions that reach the device.
+pub(crate) fn copies() -> OverrideOps {
+    OverrideOps::new(Some(copy_from), Some(copy_to))
+}
+
+/// Registers this memory as the device's. The caller keeps it until the region is closed.
+pub(crate) fn register(t: &Transport, memory: &mut [u64], access: Access) -> Region {
+    let base = address(memory.as_mut_ptr().cast());
+    // SAFETY: the caller keeps the memory.
+    unsafe { t.register_hmem(base, size_of_val(memory), access, hmem_iface::CUDA, 0) }.unwrap()
 }
 
 /// Passes each contiguous part of a transfer to `copy`: its address in this process, and its bytes.

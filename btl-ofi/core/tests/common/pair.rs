@@ -9,7 +9,7 @@ use std::sync::mpsc;
 
 use btl_ofi::{Endpoint, Handle, Transport};
 use mca_params::Value;
-use plugin_api::{Access, OverrideOps, ThreadLevel, hmem_iface};
+use plugin_api::{Access, ThreadLevel, hmem_iface};
 
 use super::memory::{Memory, Window, remove_files};
 use super::there::There;
@@ -86,8 +86,7 @@ fn serve_as_target() {
     // SAFETY: the window lives to the end of the process.
     let mut region = unsafe {
         if on_device.is_some() {
-            let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-            t.set_overrides(Some(&copies));
+            t.set_overrides(Some(&device::copies()));
             t.register_hmem(address, WORDS * 8, access, hmem_iface::CUDA, 0)
         } else {
             window.register(&t, access)
@@ -344,9 +343,18 @@ impl<'a> Target<'a> {
     /// Its window, as this process reaches it.
     pub(crate) fn there(&self) -> There<'a> {
         There {
-            t: self.t,
-            peer: self.peer,
-            h: self.handle,
+            base: self.window,
+            ..There::new(self.t, self.peer, self.handle)
+        }
+    }
+
+    /// Its window, as another transport reaches it.
+    pub(crate) fn reached_by<'b>(&self, t: &'b Transport) -> There<'b> {
+        let peer = t.connect(&self.address, 0).unwrap();
+        There {
+            t,
+            peer,
+            ..self.there()
         }
     }
 
@@ -396,6 +404,13 @@ impl<'a> Target<'a> {
     pub(crate) fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    /// Lets the target end by itself, and releases it, which was connected once.
+    pub(crate) fn end_and_release(self) {
+        let there = self.there();
+        self.end();
+        there.release();
     }
 
     /// Lets the target end by itself.

@@ -28,9 +28,9 @@ pub(crate) use super::pair::{DeviceWay, Target, handle_of, handle_text, hex, unh
 pub(crate) use super::reports::Reports;
 pub(crate) use super::seen::Seen;
 pub(crate) use super::shows::shows;
-pub(crate) use super::there::{Pair, There};
+pub(crate) use super::there::{Element, Own, Pair, There};
 pub(crate) use super::told::{Ended, FAILED, Receives};
 pub(crate) use super::{
     BLOCKED, Patience, SAME_NODE, SAME_NODE_OFF, again, again_over, close, device, insist,
-    loopback, near, open, options, register, signal, try_open, until, worked,
+    loopback, near, open, options, refusal, register, signal, try_open, until, worked,
 };

@@ -13,16 +13,15 @@ const MANY_QUESTIONS: usize = 100_000;
 
 /// A device buffer of this process, and the window for its puts and gets.
 struct Bench<'a> {
-    t: &'a Transport,
-    target: (NonNull<Endpoint>, &'a Handle, u64),
+    there: There<'a>,
     buffer: OnDevice,
 }
 
 impl Bench<'_> {
     /// Makes a put or a get; returns whether it succeeded.
     fn moves(&mut self, puts: bool) -> bool {
-        transfer(self.t, puts, self.target, &mut self.buffer, BYTES, None);
-        let done = self.t.flush(None).is_ok();
+        transfer(self.there, puts, &mut self.buffer, BYTES, None);
+        let done = self.there.t.flush(None).is_ok();
         with(|device| assert!(device.queue.is_empty(), "a copy was forgotten"));
         done
     }
@@ -48,10 +47,10 @@ impl Bench<'_> {
 }
 
 fn with_each(mut test: impl FnMut(&mut Bench<'_>, &str)) {
-    over_each(&[], |t, target, what| {
+    over_each(&[], |there, what| {
         with(|device| device.questions = QUESTIONS);
-        let buffer = OnDevice::new(t, 0);
-        let mut bench = Bench { t, target, buffer };
+        let buffer = OnDevice::new(there.t, 0);
+        let mut bench = Bench { there, buffer };
         test(&mut bench, what);
         bench.buffer.region.close().unwrap();
     });
@@ -136,11 +135,8 @@ fn a_peer_that_dies_during_a_copy() {
             true => Target::start_on_device(&t, near(), DeviceWay::Thread),
             false => Target::start(&t, near(), false),
         };
-        let (handle, at) = (dead.handle, dead.window);
-        let mut put = |done: Option<Completion>| {
-            let target = (dead.peer, &handle, at);
-            transfer(&t, true, target, &mut source, WORDS * 8, done);
-        };
+        let there = dead.there();
+        let mut put = |done| transfer(there, true, &mut source, WORDS * 8, done);
         // The first put makes contact with the peer, and takes a lane.
         put(None);
         assert!(t.flush(None).is_ok());
@@ -156,9 +152,7 @@ fn a_peer_that_dies_during_a_copy() {
         let begins = || with(|device| !device.queue.is_empty());
         until(&[&t], "no copy begins", begins);
         dead.kill();
-        // SAFETY: the peer lives until it is released, below.
-        let peer = unsafe { dead.peer.as_ref() };
-        assert_eq!(t.flush(Some(peer)), Status::UNREACH, "staged {staged}");
+        assert_eq!(there.flush(), Status::UNREACH, "staged {staged}");
         with(|device| assert!(device.queue.is_empty(), "staged {staged}"));
         assert_eq!(reports.count.load(Ordering::Relaxed), 1, "{staged}");
         drop(dead);

@@ -53,14 +53,10 @@ impl Ended for Puts<'_> {
 fn reports_hold_no_lock() {
     let interval = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
     let t = open(near(), ThreadLevel::Single, &[interval]);
-    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-    t.set_overrides(Some(&copies));
+    t.set_overrides(Some(&device::copies()));
     let mut source = vec![7u64; WORDS];
+    let local = device::register(&t, &mut source, Access::LOCAL_WRITE);
     let from = device::address(source.as_mut_ptr().cast());
-    // SAFETY: the memory outlives the region.
-    let local =
-        unsafe { t.register_hmem(from, WORDS * 8, Access::LOCAL_WRITE, hmem_iface::CUDA, 0) };
-    let local = local.unwrap();
     let mut dead = Target::start_as(0, &t, near(), true);
     let mut living = Target::start_as(1, &t, near(), false);
     // From here on, the peer makes no progress.
@@ -75,11 +71,7 @@ fn reports_hold_no_lock() {
         failed: AtomicU32::new(0),
         completed: AtomicU32::new(0),
     };
-    let done = puts.completion();
-    let (peer, h) = (dead.peer, dead.handle);
-    insist(&t, || {
-        t.atomic_op(peer, h.base(), &h, BtlAtomicOp::Add, 1, done)
-    });
+    dead.there().insist(|there| there.add(0, puts.completion()));
     dead.kill();
     std::thread::sleep(Duration::from_millis(5));
     puts.put();

@@ -31,15 +31,18 @@ fn initiator_process() {
     let peer = t.connect(&unhex(parts[0]), 0).unwrap();
     let handle = handle_of(parts[1]);
     let window: u64 = parts[2].parse().unwrap();
-    let mut source = vec![7u8; BYTES];
-    let from = source.as_mut_ptr().cast::<c_void>();
+    let there = There {
+        base: window,
+        ..There::new(&t, peer, handle)
+    };
+    let source = vec![7u8; BYTES];
     let say = |what: &str| {
         println!("@{what}");
         std::io::stdout().flush().unwrap();
     };
     say(&hex(t.address()));
     if std::env::var_os(LAST).is_some() {
-        insist(&t, || t.put(peer, from, window, &handle, BYTES, None));
+        there.insist(|there| there.put(0, &source, None));
         say(&format!("{:?}", t.flush(None)));
         std::process::exit(0);
     }
@@ -47,9 +50,7 @@ fn initiator_process() {
     let mut posted = 0u32;
     loop {
         if posted - seen.succeeded() < UNDER_WAY {
-            insist(&t, || {
-                t.put(peer, from, window, &handle, BYTES, seen.completion())
-            });
+            there.insist(|there| there.put(0, &source, seen.completion()));
             posted += 1;
             if posted == 2 * UNDER_WAY {
                 say("going");
@@ -110,14 +111,12 @@ impl Drop for Initiator {
 
 fn outlives(provider: &str) {
     let t = open(provider, ThreadLevel::Single, &[]);
-    let mut window = vec![0u8; BYTES];
+    let mut window = vec![0u64; BYTES / 8];
     let base = device::address(window.as_mut_ptr().cast());
-    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-    t.set_overrides(Some(&copies));
+    t.set_overrides(Some(&device::copies()));
     let access = Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-    // The window is registered before any peer is known. SAFETY: the window lives until the region
-    // is closed.
-    let region = unsafe { t.register_hmem(base, BYTES, access, hmem_iface::CUDA, 0) }.unwrap();
+    // The window is registered before any peer is known.
+    let region = device::register(&t, &mut window, access);
     let handle = handle_text(region.handle());
     let owner = format!("{} {} {}", hex(t.address()), handle, base.addr());
     for proc in 0..VICTIMS as u64 {
@@ -135,7 +134,7 @@ fn outlives(provider: &str) {
         format!("{:?}", Status::SUCCESS),
         "{provider}"
     );
-    assert!(window.iter().all(|byte| *byte == 7));
+    assert!(window.iter().all(|word| *word == 0x0707_0707_0707_0707));
     drop(last);
     close([region], [t]);
 }

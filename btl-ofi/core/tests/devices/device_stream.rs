@@ -24,11 +24,8 @@ pub(crate) struct OnDevice {
 impl OnDevice {
     pub(crate) fn new(t: &Transport, value: u64) -> OnDevice {
         let mut words = vec![value; BYTES / 8];
-        let base = device::address(words.as_mut_ptr().cast());
-        // SAFETY: the tests keep the memory until they have closed the region.
-        let region = unsafe { t.register_hmem(base, BYTES, Access::all(), hmem_iface::CUDA, 0) };
         OnDevice {
-            region: region.unwrap(),
+            region: device::register(t, &mut words, Access::all()),
             words,
         }
     }
@@ -39,31 +36,25 @@ impl OnDevice {
 }
 
 /// Puts `bytes` of the device's memory.
-fn put(
-    t: &Transport,
-    target: (NonNull<Endpoint>, &Handle, u64),
-    source: &mut OnDevice,
-    bytes: usize,
-    done: Option<Completion>,
-) {
-    transfer(t, true, target, source, bytes, done);
+fn put(there: There<'_>, source: &mut OnDevice, bytes: usize, done: Option<Completion>) {
+    transfer(there, true, source, bytes, done);
 }
 
 /// Puts `bytes` of the device's memory, or gets them there.
 pub(crate) fn transfer(
-    t: &Transport,
+    there: There<'_>,
     puts: bool,
-    (peer, handle, at): (NonNull<Endpoint>, &Handle, u64),
     memory: &mut OnDevice,
     bytes: usize,
     done: Option<Completion>,
 ) {
     let (here, mut local) = (memory.address(), memory.region.handle());
+    let There { t, peer, h, base } = there;
     insist(t, || {
         let local = (&raw mut local).cast();
         match puts {
-            true => t.put_with(peer, here, at, local, handle, bytes, done),
-            false => t.get_with(peer, here, at, local, handle, bytes, done),
+            true => t.put_with(peer, here, base, local, &h, bytes, done),
+            false => t.get_with(peer, here, base, local, &h, bytes, done),
         }
     });
 }
@@ -77,12 +68,24 @@ fn wait(t: &Transport) {
     }
 }
 
-/// Runs a test with each provider, with a window on the host and with a window on a device, both in this process. The
-/// arguments are `t`, the peer and the window.
-pub(crate) fn over_each(
-    parameters: &[(&str, Value)],
-    mut test: impl FnMut(&Transport, (NonNull<Endpoint>, &Handle, u64), &str),
-) {
+/// A window of this process, on the host or on the device, as it reaches it itself.
+fn to_itself<'a>(
+    t: &'a Transport,
+    staged: bool,
+    window: &mut OnDevice,
+    host: &Region,
+) -> There<'a> {
+    match staged {
+        true => There {
+            base: window.address() as u64,
+            ..There::of(t, 0, t, &window.region)
+        },
+        false => There::of(t, 0, t, host),
+    }
+}
+
+/// Runs a test with each provider, with a window on the host and with a window on a device, both in this process.
+pub(crate) fn over_each(parameters: &[(&str, Value)], mut test: impl FnMut(There<'_>, &str)) {
     for provider in PROVIDERS {
         for staged in [false, true] {
             let _turn = fresh();
@@ -90,16 +93,11 @@ pub(crate) fn over_each(
             let t = open(provider, ThreadLevel::Single, &all);
             t.set_overrides(Some(&stream::overrides()));
             let what = format!("{provider}, staged {staged}");
-            let peer = t.connect(t.address(), 0).unwrap();
             let (mut window, mut host) = (OnDevice::new(&t, 0), vec![0u64; BYTES / 8]);
             let region = register(&t, &mut host, Access::all());
-            let (handle, at) = match staged {
-                true => (window.region.handle(), window.address() as u64),
-                false => (region.handle(), host.as_mut_ptr() as u64),
-            };
-            test(&t, (peer, &handle, at), &what);
-            // SAFETY: connected once.
-            unsafe { t.disconnect(peer) };
+            let there = to_itself(&t, staged, &mut window, &region);
+            test(there, &what);
+            there.release();
             region.close().unwrap();
             window.region.close().unwrap();
             t.close().unwrap();
@@ -114,19 +112,17 @@ fn a_busy_stream_is_no_silence_of_a_peer() {
         ("btl_ofi_peer_timeout", Value::Unsigned(LIMIT)),
         ("btl_ofi_peer_check_interval", Value::Unsigned(5)),
     ];
-    over_each(&limits, |t, target, what| {
-        let reports = Reports::of(t);
+    over_each(&limits, |there, what| {
+        let (t, reports) = (there.t, Reports::of(there.t));
         let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
         with(|stream| {
             stream.is_busy = true;
-            stream.busy_while_well = Some(target.0);
+            stream.busy_while_well = Some(there.peer);
         });
-        put(t, target, &mut source, BYTES, seen.completion());
+        put(there, &mut source, BYTES, seen.completion());
         until(&[t], what, || with(|stream| !stream.queue.is_empty()));
         wait(t);
-        // SAFETY: the peer is connected.
-        let failure = unsafe { target.0.as_ref() }.failure();
-        assert_eq!((failure, reports.all()), (None, vec![]), "{what}");
+        assert_eq!((there.failure(), reports.all()), (None, vec![]), "{what}");
         with(|stream| stream.is_busy = false);
         assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
         assert_eq!(seen.both(), (1, 0), "{what}");
@@ -152,20 +148,18 @@ fn a_copy_is_not_outstanding_at_the_provider() {
         let reports = Reports::of(&t);
         t.set_overrides(Some(&stream::overrides()));
         let stopped = Target::start(&t, provider, false);
-        let (peer, handle) = (stopped.peer, stopped.handle);
-        let target = (peer, &handle, stopped.window);
-        let mut source = OnDevice::new(&t, 7);
+        let (there, mut source) = (stopped.there(), OnDevice::new(&t, 7));
         // The first put makes contact with the peer.
-        put(&t, target, &mut source, WORDS * 8, None);
+        put(there, &mut source, WORDS * 8, None);
         assert_eq!(t.flush(None), Status::SUCCESS, "{provider}");
         let seen = Seen::default();
         with(|stream| {
             stream.is_busy = true;
-            stream.busy_while_well = Some(peer);
+            stream.busy_while_well = Some(there.peer);
         });
         // The put is longer than the bytes that are copied at once.
         const { assert!(WORDS * 8 >= 8 << 10) };
-        put(&t, target, &mut source, WORDS * 8, seen.completion());
+        put(there, &mut source, WORDS * 8, seen.completion());
         until(&[&t], provider, || with(|stream| !stream.queue.is_empty()));
         signal(stopped.child.id(), libc::SIGSTOP);
         until(&[&t], provider, || {
@@ -180,13 +174,14 @@ fn a_copy_is_not_outstanding_at_the_provider() {
         with(|stream| *stream = Default::default());
         let mut window = vec![0u64; WORDS];
         let region = register(&t, &mut window, Access::all());
-        let own = t.connect(t.address(), 1).unwrap();
-        let at = window.as_mut_ptr() as u64;
-        let target = (own, &region.handle(), at);
-        put(&t, target, &mut source, WORDS * 8, None);
-        // SAFETY: the peer is connected.
-        let flushed = t.flush(Some(unsafe { own.as_ref() }));
-        assert_eq!(flushed, Status::SUCCESS, "{provider}: {:?}", reports.all());
+        let own = There::of(&t, 1, &t, &region);
+        put(own, &mut source, WORDS * 8, None);
+        assert_eq!(
+            own.flush(),
+            Status::SUCCESS,
+            "{provider}: {:?}",
+            reports.all()
+        );
         assert!(window.iter().all(|word| *word == 7), "{provider}");
         signal(stopped.child.id(), libc::SIGCONT);
         drop(stopped);
@@ -200,10 +195,11 @@ fn a_copy_is_not_outstanding_at_the_provider() {
 /// over.
 #[test]
 fn a_short_copy_is_waited_for() {
-    over_each(&[], |t, target, what| {
+    over_each(&[], |there, what| {
+        let t = there.t;
         let (mut source, seen) = (OnDevice::new(t, 7), Seen::default());
         with(|stream| (stream.is_busy, stream.is_short) = (true, true));
-        put(t, target, &mut source, BYTES, seen.completion());
+        put(there, &mut source, BYTES, seen.completion());
         until(&[t], what, || with(|stream| !stream.queue.is_empty()));
         for _ in 0..1000 {
             t.progress();
@@ -214,7 +210,7 @@ fn a_short_copy_is_waited_for() {
         assert_eq!(seen.both(), (0, 1), "{what}");
         with(|stream| assert!(stream.queue.is_empty(), "{what}: a copy was forgotten"));
         // The next put succeeds.
-        put(t, target, &mut source, BYTES, None);
+        put(there, &mut source, BYTES, None);
         assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
         source.region.close().unwrap();
     });
@@ -227,16 +223,12 @@ fn closing_spares_the_memory_of_a_copy() {
         let _turn = fresh();
         let t = open(PROVIDERS[0], ThreadLevel::Single, &[]);
         t.set_overrides(Some(&stream::overrides()));
-        let peer = t.connect(t.address(), 0).unwrap();
         let (mut source, mut window) = (OnDevice::new(&t, 7), OnDevice::new(&t, 0));
         let mut host = vec![0u64; BYTES / 8];
         let region = register(&t, &mut host, Access::all());
-        let (handle, at) = match staged {
-            true => (window.region.handle(), window.address() as u64),
-            false => (region.handle(), host.as_mut_ptr() as u64),
-        };
         with(|stream| stream.is_busy = true);
-        put(&t, (peer, &handle, at), &mut source, BYTES, None);
+        let there = to_itself(&t, staged, &mut window, &region);
+        put(there, &mut source, BYTES, None);
         until(&[&t], "a copy", || with(|stream| !stream.queue.is_empty()));
         with(stream::watch_memory);
         t.close().unwrap();
@@ -269,7 +261,6 @@ fn passes(provider: &str, puts: bool) {
     let way = DeviceWay::Progress;
     let t = open(provider, ThreadLevel::Single, &way.parameters());
     let owner = Target::start_on_device(&t, provider, way);
-    let (handle, at) = (owner.handle, owner.window);
     // The number of origins exceeds the number of a mailbox's lanes by one.
     let others: Vec<Transport> = (0..8)
         .map(|_| open(provider, ThreadLevel::Single, &way.parameters()))
@@ -279,25 +270,17 @@ fn passes(provider: &str, puts: bool) {
     let mut waiting: Vec<(&Transport, OnDevice)> = Vec::new();
     for other in &others {
         other.set_overrides(Some(&stream::overrides()));
-        let peer = other.connect(&owner.address, 0).unwrap();
+        let there = owner.reached_by(other);
         let mut source = OnDevice::new(other, 7);
         let before = with(|stream| stream.queue.len());
-        let target = (peer, &handle, at);
-        transfer(
-            other,
-            puts,
-            target,
-            &mut source,
-            WORDS * 8,
-            first.completion(),
-        );
+        transfer(there, puts, &mut source, WORDS * 8, first.completion());
         until(&[other], provider, || {
             with(|stream| stream.queue.len() > before)
         });
         waiting.push((other, source));
-        later_ones(other, target, provider);
+        later_ones(there, provider);
     }
-    later_ones(&t, (owner.peer, &handle, at), provider);
+    later_ones(owner.there(), provider);
     assert_eq!(first.all(), 0, "{provider}");
     with(|stream| stream.is_busy = false);
     for (other, source) in waiting {
@@ -313,22 +296,16 @@ fn passes(provider: &str, puts: bool) {
 }
 
 /// Makes more puts, gets and atomics of host memory than a lane has slots. The operations complete.
-fn later_ones(t: &Transport, (peer, handle, at): (NonNull<Endpoint>, &Handle, u64), what: &str) {
+fn later_ones(there: There<'_>, what: &str) {
     let (seen, mut words, mut old) = (Seen::default(), [5u64; 64], 0u64);
-    let (from, bytes) = (words.as_mut_ptr().cast::<c_void>(), size_of_val(&words));
-    let add = BtlAtomicOp::Add;
     for kind in 0..12 {
-        let old = (&raw mut old).cast();
-        insist(t, || {
-            let with = seen.completion();
-            match kind % 3 {
-                0 => t.put(peer, from, at, handle, bytes, with),
-                1 => t.get(peer, from, at, handle, bytes, with),
-                _ => t.atomic_fop(peer, old, at, handle, add, 1, with),
-            }
+        there.insist(|there| match kind % 3 {
+            0 => there.put(0, &words, seen.completion()),
+            1 => there.get(0, &mut words, seen.completion()),
+            _ => there.fetch_add(0, &mut old, seen.completion()),
         });
     }
-    until(&[t], what, || seen.all() == 12);
+    until(&[there.t], what, || seen.all() == 12);
     assert_eq!(seen.both(), (12, 0), "{what}");
 }
 
@@ -355,10 +332,8 @@ fn atomics_keep_their_order() {
             t.atomic_fopv_with(peer, from, old, at, local, none, &h, u, sum, OPERANDS, with)
         });
         until(&[&t], provider, || with(|stream| !stream.queue.is_empty()));
-        insist(&t, || {
-            let (old, add) = ((&raw mut second).cast(), BtlAtomicOp::Add);
-            t.atomic_fop(peer, old, at, &h, add, 1, seen.completion())
-        });
+        let there = owner.there();
+        there.insist(|there| there.fetch_add(0, &mut second, seen.completion()));
         for _ in 0..1000 {
             t.progress();
         }

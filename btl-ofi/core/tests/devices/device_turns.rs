@@ -10,15 +10,12 @@ const LANES: usize = 8;
 /// The number of outstanding operations of a busy initiator.
 const UNDER_WAY: u32 = 32;
 /// The index of the word that records the order, and of the word that keeps lanes busy.
-const ORDERED: u64 = 0;
-const BUSY: u64 = 8;
+const ORDERED: usize = 0;
+const BUSY: usize = 8;
 
 /// One initiator. All initiators of a process begin their search at the same lane.
 struct Initiator<'a> {
-    t: &'a Transport,
-    peer: NonNull<Endpoint>,
-    handle: Handle,
-    window: u64,
+    there: There<'a>,
     posted: u32,
     over: Box<Seen>,
     /// The address for unused results.
@@ -26,12 +23,9 @@ struct Initiator<'a> {
 }
 
 impl<'a> Initiator<'a> {
-    fn new(t: &'a Transport, peer: NonNull<Endpoint>, target: &Target<'_>) -> Initiator<'a> {
+    fn new(there: There<'a>) -> Initiator<'a> {
         Initiator {
-            t,
-            peer,
-            handle: target.handle,
-            window: target.window,
+            there,
             posted: 0,
             over: Box::default(),
             any: Box::default(),
@@ -39,12 +33,10 @@ impl<'a> Initiator<'a> {
     }
 
     /// Adds one to a word; the old value goes to `old`, if given.
-    fn add(&mut self, word: u64, old: Option<&mut u64>) {
-        let with = self.over.completion();
-        let old = ptr::from_mut(old.unwrap_or(&mut self.any)).cast::<c_void>();
-        let (at, add) = (self.window + word, BtlAtomicOp::Add);
-        let (t, peer, h) = (self.t, self.peer, &self.handle);
-        insist(t, || t.atomic_fop(peer, old, at, h, add, 1, with));
+    fn add(&mut self, word: usize, old: Option<&mut u64>) {
+        let (with, old) = (self.over.completion(), old.unwrap_or(&mut self.any));
+        let there = self.there;
+        there.insist(|there| there.fetch_add(word, old, with));
         self.posted += 1;
     }
 
@@ -55,7 +47,7 @@ impl<'a> Initiator<'a> {
     /// Makes progress until `over` operations have completed.
     fn reach(&self, over: u32) {
         until(
-            &[self.t],
+            &[self.there.t],
             format_args!("{over} operations are never over"),
             || self.over() >= over,
         );
@@ -84,7 +76,7 @@ impl<'a> Initiator<'a> {
         // can see.
         let until = Instant::now() + Duration::from_millis(200);
         while Instant::now() < until {
-            self.t.progress();
+            self.there.t.progress();
             std::thread::yield_now();
         }
     }
@@ -99,7 +91,7 @@ fn turns(provider: &str, waiting: u32) {
         &DeviceWay::Progress.parameters(),
     );
     let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
-    let mut initiator = Initiator::new(&t, target.peer, &target);
+    let mut initiator = Initiator::new(target.there());
     let mut seen = vec![u64::MAX; 4 * TURN as usize];
     let (first, later) = seen.split_at_mut((TURN + waiting) as usize);
     for old in first {
@@ -113,20 +105,7 @@ fn turns(provider: &str, waiting: u32) {
     initiator.finish();
     let order: Vec<u64> = (0..seen.len() as u64).collect();
     assert_eq!(seen, order, "{provider}");
-    end(&t, target);
-}
-
-/// Opens another transport to the same target.
-fn another<'a>(t: &'a Transport, target: &Target<'_>) -> Initiator<'a> {
-    let peer = t.connect(&target.address, 0).unwrap();
-    Initiator::new(t, peer, target)
-}
-
-fn end(t: &Transport, target: Target<'_>) {
-    let peer = target.peer;
-    target.end();
-    // SAFETY: connected once.
-    unsafe { t.disconnect(peer) };
+    target.end_and_release();
 }
 
 /// An initiator that finds its lane taken goes to the next lane. The requests there have the numbers
@@ -135,9 +114,9 @@ fn moves(provider: &str) {
     let wanted = DeviceWay::Progress.parameters();
     let t = open(provider, ThreadLevel::Single, &wanted);
     let target = Target::start_on_device(&t, provider, DeviceWay::Progress);
-    let mut first = Initiator::new(&t, target.peer, &target);
+    let mut first = Initiator::new(target.there());
     let other = open(provider, ThreadLevel::Single, &wanted);
-    let mut holder = another(&other, &target);
+    let mut holder = Initiator::new(target.reached_by(&other));
     let mut seen = [u64::MAX; 12];
     let (before, after) = seen.split_at_mut(4);
     for old in before {
@@ -152,7 +131,7 @@ fn moves(provider: &str) {
     holder.finish();
     assert_eq!(seen, std::array::from_fn(|i| i as u64), "{provider}");
     drop(holder);
-    end(&t, target);
+    target.end_and_release();
 }
 
 /// Initiators with endless requests hold all lanes; another initiator still gets its turn.
@@ -163,13 +142,16 @@ fn shares(provider: &str) {
     let others: Vec<Transport> = (0..LANES)
         .map(|_| open(provider, ThreadLevel::Single, &wanted))
         .collect();
-    let mut busy: Vec<Initiator<'_>> = others.iter().map(|t| another(t, &target)).collect();
+    let mut busy: Vec<Initiator<'_>> = others
+        .iter()
+        .map(|t| Initiator::new(target.reached_by(t)))
+        .collect();
     let work = |busy: &mut [Initiator<'_>]| {
         for initiator in busy {
             while initiator.posted - initiator.over() < UNDER_WAY {
                 initiator.add(BUSY, None);
             }
-            initiator.t.progress();
+            initiator.there.t.progress();
         }
     };
     let deadline = Patience::times(3);
@@ -177,7 +159,7 @@ fn shares(provider: &str) {
         work(&mut busy);
         assert!(deadline.lasts(), "{provider}: no lane for each");
     }
-    let mut late = Initiator::new(&t, target.peer, &target);
+    let mut late = Initiator::new(target.there());
     late.add(ORDERED, None);
     while late.over() == 0 {
         work(&mut busy);
@@ -188,7 +170,7 @@ fn shares(provider: &str) {
         initiator.reach(initiator.posted);
     }
     drop(busy);
-    end(&t, target);
+    target.end_and_release();
 }
 
 /// A value that one thread at a time uses.
@@ -215,12 +197,15 @@ fn waits(provider: &str) {
     let others: Vec<Transport> = (0..LANES)
         .map(|_| open(provider, ThreadLevel::Single, &way))
         .collect();
-    let mut holders: Vec<Initiator<'_>> = others.iter().map(|t| another(t, &target)).collect();
+    let mut holders: Vec<Initiator<'_>> = others
+        .iter()
+        .map(|t| Initiator::new(target.reached_by(t)))
+        .collect();
     for holder in &mut holders {
         holder.hold();
         assert!(holder.over() < holder.posted, "{provider}: holds no lane");
     }
-    let mut late = Initiator::new(&t, target.peer, &target);
+    let mut late = Initiator::new(target.there());
     late.add(ORDERED, None);
     let holders = Alone(holders);
     std::thread::scope(|s| {
@@ -236,7 +221,7 @@ fn waits(provider: &str) {
     });
     late.reach(1);
     drop(holders);
-    end(&t, target);
+    target.end_and_release();
 }
 
 #[test]
@@ -275,14 +260,11 @@ fn operands_of_a_device_spare_a_result_on_the_host() {
     const WORDS: usize = 512;
     let way = DeviceWay::Progress;
     let t = open("tcp;ofi_rxm", ThreadLevel::Single, &way.parameters());
-    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-    t.set_overrides(Some(&copies));
+    t.set_overrides(Some(&device::copies()));
     let target = Target::start_on_device(&t, "tcp;ofi_rxm", way);
     let mut operands = [7u64; WORDS];
     let at = device::address(operands.as_mut_ptr().cast());
-    // SAFETY: the operands outlive their registration.
-    let region = unsafe { t.register_hmem(at, WORDS * 8, Access::all(), hmem_iface::CUDA, 0) };
-    let region = region.unwrap();
+    let region = device::register(&t, &mut operands, Access::all());
     let (mut local, none) = (region.handle(), ptr::null_mut());
     let (h, u, sum) = (target.handle, Datatype::Uint64, AtomicOp::Sum);
     for round in 0..3u64 {

@@ -29,7 +29,7 @@ fn wrong_handles_are_errors() {
         unsafe { std::mem::transmute::<[u64; Handle::SIZE / 8], Handle>(w) }
     };
     let peer = a.connect(b.address(), 0).unwrap();
-    let there = |h| There { t: &a, peer, h };
+    let there = |h| There::new(&a, peer, h);
     let mut old = 0u64;
     attended(&b, || {
         for (wrong, status) in [
@@ -62,7 +62,7 @@ fn wrong_handles_are_errors() {
     assert_eq!((stale, read_only), ([0; 4], [0; 4]));
     // The transport refuses its own stale handle in the call.
     let peer = b.connect(b.address(), 1).unwrap();
-    let mut add = |h| There { t: &b, peer, h }.fetch_add(0, &mut old, None);
+    let mut add = |h| There::new(&b, peer, h).fetch_add(0, &mut old, None);
     assert_eq!((add(stale_handle), add(h)), (Status::PERM, Status::SUCCESS));
     assert_eq!(old, 5);
     region.close().unwrap();
@@ -93,7 +93,7 @@ fn a_full_ring_turns_away() {
     pair.window.fill(0);
     let (there, mut taken) = (pair.there(), 0);
     loop {
-        let (There { t, peer, h }, from) = (there, ones.as_ptr().cast());
+        let (There { t, peer, h, .. }, from) = (there, ones.as_ptr().cast());
         let status = t.atomic_opv(peer, from, h.base(), &h, u, sum, 512, None);
         if status == Status::TEMP_OUT_OF_RESOURCE {
             break;
@@ -131,7 +131,7 @@ fn many_initiators() {
         attended(&b, || {
             for round in 0..20 {
                 for (i, (t, peer)) in initiators.iter().zip(&peers).enumerate() {
-                    let (there, old) = (There { t, peer: *peer, h }, &mut old[round * 70 + i]);
+                    let (there, old) = (There::new(t, *peer, h), &mut old[round * 70 + i]);
                     there.insist(|there| there.fetch_add(0, old, None));
                 }
                 for (i, a) in initiators.iter().enumerate() {
@@ -160,7 +160,7 @@ fn many_initiators() {
 }
 
 fn add_both(there: There<'_>) {
-    let There { t, peer, h } = there;
+    let There { t, peer, h, .. } = there;
     let one = 1f64;
     let (double, sum) = (Datatype::Double, AtomicOp::Sum);
     let mut old = vec![0u64; 2000];
@@ -197,13 +197,13 @@ fn both_ways_at_once() {
                 s.spawn(|| {
                     let t = open(near(), ThreadLevel::Single, &[]);
                     let peer = t.connect(blob, 0).unwrap();
-                    add_both(There { t: &t, peer, h });
+                    add_both(There::new(&t, peer, h));
                     t.close().unwrap();
                 });
             }
             s.spawn(|| {
                 let peer = b.connect(b.address(), 1).unwrap();
-                add_both(There { t: &b, peer, h });
+                add_both(There::new(&b, peer, h));
             });
         });
     });
@@ -224,7 +224,7 @@ fn a_closed_target_is_given_up() {
         window: _window,
         region,
     } = pair;
-    let there = There { t: &a, peer, h };
+    let there = There::new(&a, peer, h);
     let mut old = [9u64; 3];
     assert!(there.fetch_add(0, &mut old[0], None).is_ok());
     b.progress();

@@ -121,8 +121,7 @@ fn flooding_process() {
     let (seed, blob, h) = (next(), unhex(next()), handle_of(next()));
     let mut numbers = Numbers(seed.parse().unwrap());
     let t = open(near(), ThreadLevel::Single, &[]);
-    let peer = t.connect(&blob, 0).unwrap();
-    let there = There { t: &t, peer, h };
+    let there = There::new(&t, t.connect(&blob, 0).unwrap(), h);
     let mut old = 0;
     let ones = [1u64; 511];
     println!("@");
@@ -130,9 +129,9 @@ fn flooding_process() {
         let status = match numbers.below(3) {
             0 => {
                 let (sum, u) = (AtomicOp::Sum, Datatype::Uint64);
-                let (from, at) = (ones.as_ptr().cast(), h.base() + 8);
+                let (from, at) = (ones.as_ptr().cast(), there.at(8));
                 let n = 1 + numbers.below(511);
-                t.atomic_opv(peer, from, at, &h, u, sum, n, None)
+                t.atomic_opv(there.peer, from, at, &h, u, sum, n, None)
             }
             _ => there.fetch_add(0, &mut old, None),
         };
@@ -197,11 +196,7 @@ fn killed_initiators_leave_a_target_that_serves() {
     }
     // Another initiator, which is not killed, uses a ring among the rings of dead initiators.
     let other = open(near(), ThreadLevel::Single, &[]);
-    let there = There {
-        t: &other,
-        peer: other.connect(t.address(), 0).unwrap(),
-        h,
-    };
+    let there = There::of(&other, 0, &t, &region);
     // SAFETY: the word is inside the window, which only this process changes, in its calls.
     let before = unsafe { base.read_volatile() };
     let mut old = 0u64;

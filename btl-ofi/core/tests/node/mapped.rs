@@ -28,7 +28,7 @@ fn carried(t: &Transport) -> [u64; 3] {
 /// Makes every operation to a target that does nothing; each operation is complete when its call returns. Returns
 /// the number of operations.
 fn every_operation(there: There<'_>) -> u64 {
-    let There { t, peer, h } = there;
+    let There { t, peer, h, .. } = there;
     let at = |word: u64| h.base() + 8 * word;
     let add = BtlAtomicOp::Add;
     let ok = |status: Status| assert_eq!(status, Status::SUCCESS);
@@ -147,7 +147,7 @@ fn the_descriptor_may_be_closed() {
     assert_eq!(descriptors(file), 1);
     let peer = a.connect(b.address(), 0).unwrap();
     let h = region.handle();
-    let there = There { t: &a, peer, h };
+    let there = There::new(&a, peer, h);
     assert_eq!(put_word(there, 3, 7), Status::SUCCESS);
     assert_eq!((carried(there.t), window.word(3)), ([1, 0, 0], 7));
     region.close().unwrap();
@@ -169,7 +169,7 @@ fn a_part_of_a_file() {
     let region = part(page + 16, page - 16, page as u64 + 16).unwrap();
     let peer = a.connect(b.address(), 0).unwrap();
     let h = region.handle();
-    let there = There { t: &a, peer, h };
+    let there = There::new(&a, peer, h);
     assert_eq!(put_word(there, 1, 7), Status::SUCCESS);
     assert_eq!((carried(there.t), window.word(512 + 3)), ([1, 0, 0], 7));
     region.close().unwrap();
@@ -195,7 +195,7 @@ fn the_order_of_atomics() {
     let mapped = register_window(&b, &window, Access::all());
     let other = register(&b, &mut others, Access::all());
     let peer = a.connect(b.address(), 0).unwrap();
-    let [there, other_there] = [mapped.handle(), other.handle()].map(|h| There { t: &a, peer, h });
+    let [there, other_there] = [mapped.handle(), other.handle()].map(|h| There::new(&a, peer, h));
     let mut olds = [9u64; 4];
     let [first, second, third, fourth] = &mut olds;
     assert_eq!(there.fetch_add(0, first, None), Status::SUCCESS);
@@ -232,7 +232,7 @@ fn peers_are_checked_between_atomics() {
     let region = register_window(&b, &window, Access::all());
     let peer = a.connect(b.address(), 0).unwrap();
     let h = region.handle();
-    let there = There { t: &a, peer, h };
+    let there = There::new(&a, peer, h);
     let (begun, mut made, mut old) = (Instant::now(), 0, 0);
     while begun.elapsed() < 3 * CHECK_INTERVAL {
         assert_eq!(there.fetch_add(0, &mut old, None), Status::SUCCESS);
@@ -254,7 +254,7 @@ fn callbacks() {
         let region = register_window(&b, &window, Access::all());
         let peer = a.connect(b.address(), 0).unwrap();
         let h = region.handle();
-        let there = There { t: &a, peer, h };
+        let there = There::new(&a, peer, h);
         let (told, mut old, mut back) = (Seen::default(), 0, [0u64]);
         let expected = match at_once {
             true => Status::COMPLETED,
@@ -288,7 +288,7 @@ fn rights() {
     ] {
         let region = register_window(&b, &window, access);
         let h = region.handle();
-        let there = There { t: &a, peer, h };
+        let there = There::new(&a, peer, h);
         for _ in 0..2 {
             assert_eq!(there.put(0, &[1u64], None), put);
             assert_eq!(there.get(0, &mut [0u64], None), get);

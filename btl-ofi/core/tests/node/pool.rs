@@ -28,7 +28,7 @@ fn allocated(t: &Transport) -> usize {
 
 /// Posts a fetch-add of `from` to the first words of the window.
 fn add(there: There<'_>, from: &[u64], old: &mut [u64]) -> Status {
-    let There { t, peer, h } = there;
+    let There { t, peer, h, .. } = there;
     let (sum, u, at) = (AtomicOp::Sum, Datatype::Uint64, h.base());
     let (count, from, old) = (from.len(), from.as_ptr().cast(), old.as_mut_ptr().cast());
     t.atomic_fopv(peer, from, old, at, &h, u, sum, count, None)
@@ -38,11 +38,7 @@ fn add(there: There<'_>, from: &[u64], old: &mut [u64]) -> Status {
 /// would behave the same, but take long to start.
 fn initiators<'a>(t: &'a Transport, count: u64, target: &[u8], h: Handle) -> Vec<There<'a>> {
     let connect = |proc| t.connect(target, proc).unwrap();
-    let all = (0..count).map(|proc| There {
-        t,
-        peer: connect(proc),
-        h,
-    });
+    let all = (0..count).map(|proc| There::new(t, connect(proc), h));
     all.collect()
 }
 

@@ -235,15 +235,11 @@ fn by_an_agent() {
     let values = [("btl_ofi_hmem", Value::str("off"))];
     let a = open(near(), ThreadLevel::Single, &values);
     let b = open(near(), ThreadLevel::Multiple, &values);
-    let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-    b.set_overrides(Some(&copies));
+    b.set_overrides(Some(&device::copies()));
     let peer = a.connect(b.address(), 0).unwrap();
     let staged = |window: &mut [u64], access| {
-        let at = device::address(window.as_mut_ptr().cast());
-        let (size, kind) = (size_of_val(window), hmem_iface::CUDA);
-        // SAFETY: the memory lives until the region is closed.
-        let region = unsafe { b.register_hmem(at, size, access, kind, 0) }.unwrap();
-        (region, at.addr() as u64)
+        let at = device::address(window.as_mut_ptr().cast()).addr() as u64;
+        (device::register(&b, window, access), at)
     };
     attended(&b, || judge("staged", &a, peer, staged, &every_operation()));
     close([], [a, b]);

@@ -101,11 +101,7 @@ fn a_transfer_by_the_kernel_serves_peers() {
         let (a, b, there) = (&pair.a, &pair.b, pair.there());
         let mut of_a = [0u64; 4];
         let region = register(a, &mut of_a, Access::all());
-        let back = There {
-            t: b,
-            peer: b.connect(a.address(), 0).unwrap(),
-            h: region.handle(),
-        };
+        let back = There::of(b, 0, a, &region);
         // The first puts find the rings. The target does not answer the second put of `b`, so the kernel makes the next puts.
         for put in [there, back, back] {
             assert_eq!(put_word(put, &1), Status::SUCCESS);
@@ -201,11 +197,7 @@ fn gets_both_ways() {
     let mut of_a = vec![1u64; 32 * 1024];
     let (a, b) = (&pair.a, &pair.b);
     let region = register(a, &mut of_a, Access::all());
-    let back = There {
-        t: b,
-        peer: b.connect(a.address(), 0).unwrap(),
-        h: region.handle(),
-    };
+    let back = There::of(b, 0, a, &region);
     let (ends, barrier) = (AtomicU32::new(0), std::sync::Barrier::new(2));
     let run = |there: There<'_>, what: u64| {
         let mut got = vec![0u64; 32 * 1024];

@@ -168,20 +168,16 @@ fn read_only_memory_serves_gets() {
     unsafe { pages.at.write_bytes(7, BYTES) };
     pages.protect(libc::PROT_READ);
     let region = pages.register(&b, (0, BYTES), Access::REMOTE_READ).unwrap();
-    let (peer, h) = (a.connect(b.address(), 0).unwrap(), region.handle());
+    let there = There::of(&a, 0, &b, &region);
     for size in [8, 100, BYTES] {
         let mut back = vec![0u8; size];
-        let local = back.as_mut_ptr().cast();
         attended(&b, || {
-            insist(&a, || a.get(peer, local, h.base(), &h, size, None));
+            there.insist(|there| there.get(0, &mut back, None));
             assert_eq!(a.flush(None), Status::SUCCESS);
         });
         assert!(back.iter().all(|byte| *byte == 7), "{size}");
     }
-    let mut one = [1u8; 8];
-    let local = one.as_mut_ptr().cast();
-    let put = a.put(peer, local, h.base(), &h, 8, None);
-    assert_eq!(put, Status::PERM);
+    assert_eq!(there.put(0, &[1u8; 8], None), Status::PERM);
     close([region], [a, b]);
 }
 
@@ -229,11 +225,9 @@ fn process_with_handlers() {
     let (a, b) = (opened(), opened());
     let pages = Pages::new(BOTH, None);
     let region = pages.register(&b, (0, BYTES), Access::all()).unwrap();
-    let (peer, h) = (a.connect(b.address(), 0).unwrap(), region.handle());
-    let mut one = [1u8; 8];
+    let there = There::of(&a, 0, &b, &region);
     attended(&b, || {
-        let local = one.as_mut_ptr().cast();
-        insist(&a, || a.put(peer, local, h.base(), &h, 8, None));
+        there.insist(|there| there.put(0, &[1u8; 8], None));
         assert_eq!(a.flush(None), Status::SUCCESS);
     });
     assert_eq!(arranged(), before);

@@ -15,7 +15,7 @@ fn direct() {
         let mut target = Target::start_on_device(&t, "lab", way);
         let base = target.window;
         shows(&t, &mut target, base, true, "lab");
-        end(&t, target);
+        target.end_and_release();
         t.close().unwrap();
     });
 }
@@ -29,17 +29,14 @@ fn failing() {
         let way = DeviceWay::Progress;
         let t = open("lab", ThreadLevel::Single, &way.parameters());
         let mut target = Target::start_on_device(&t, "lab", way);
-        let (peer, h, at) = (target.peer, target.handle, target.window);
-        let mut source = vec![0u64; 512];
-        for (value, fails) in [(5, true), (6, false)] {
-            source.fill(value);
-            let from = source.as_mut_ptr().cast();
-            insist(&t, || t.put(peer, from, at, &h, 4096, None));
+        for (value, fails) in [(5u64, true), (6, false)] {
+            let source = [value; 512];
+            target.there().insist(|there| there.put(0, &source, None));
             let flushed = t.flush(None);
             assert_eq!(flushed.is_ok(), !fails, "the put of {value}: {flushed}");
         }
         assert_eq!(target.sees(0, 511), (6, 6));
-        end(&t, target);
+        target.end_and_release();
         t.close().unwrap();
     });
 }
@@ -56,11 +53,8 @@ fn reported(t: &Transport, seen: &Seen) {
 /// Registers device memory as the source of puts, and host memory as their target. Both buffers
 /// outlive the regions.
 fn device_and_host(t: &Transport, source: &mut [u64], target: &mut [u64]) -> (Region, Region) {
-    let (bytes, from) = (size_of_val(source), source.as_mut_ptr().cast());
-    let (cuda, base) = (hmem_iface::CUDA, device::address(from));
-    // SAFETY: the caller keeps the memory until the regions are closed.
-    let local = unsafe { t.register_hmem(base, bytes, Access::LOCAL_WRITE, cuda, 0) };
-    (local.unwrap(), register(t, target, Access::all()))
+    let local = device::register(t, source, Access::LOCAL_WRITE);
+    (local, register(t, target, Access::all()))
 }
 
 /// A transfer of an operation fails, and the provider does not say which one: the operation is reported once, and no call
@@ -78,33 +72,25 @@ fn nameless() {
             t.set_overrides(Some(&pair::<0>()));
             // The put goes from device memory to host memory, in fragments.
             let (mut source, mut target) = (vec![7u64; BYTES / 8], vec![0u64; BYTES / 8]);
-            let base = device::address(source.as_mut_ptr().cast());
             let (local, remote) = device_and_host(&t, &mut source, &mut target);
-            let own = t.connect(t.address(), 0).unwrap();
-            let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
-            let mut with = local.handle();
+            let own = There::of(&t, 0, &t, &remote);
             let seen = Seen::default();
-            insist(&t, || {
-                let with = (&raw mut with).cast();
-                t.put_with(own, base, at, with, &h, BYTES, seen.completion())
-            });
+            put_from_device(own, &mut source, &local, seen.completion());
             reported(&t, &seen);
             failed += seen.failed();
             assert!(t.flush(None).is_ok());
-            // SAFETY: connected once.
-            unsafe { t.disconnect(own) };
+            own.release();
             local.close().unwrap();
             remote.close().unwrap();
             // The put goes to the device memory of another process, through its mailbox.
             let owner = Target::start_on_device(&t, "lab", way);
-            let (peer, h, at) = (owner.peer, owner.handle, owner.window);
-            let from = source.as_mut_ptr().cast();
             let seen = Seen::default();
-            insist(&t, || t.put(peer, from, at, &h, 4096, seen.completion()));
+            let put = |there: &There<'_>| there.put(0, &source[..512], seen.completion());
+            owner.there().insist(put);
             reported(&t, &seen);
             failed += seen.failed();
             assert!(t.flush(None).is_ok());
-            end(&t, owner);
+            owner.end_and_release();
             t.close().unwrap();
         }
         assert!(failed > 4, "{failed} failed");
@@ -121,35 +107,19 @@ fn released() {
             shape(&[("FAULTS", &format!("seed={seed},again=700,burst=40"))]);
             let way = DeviceWay::Progress;
             let t = open("lab", ThreadLevel::Single, &way.parameters());
-            let release = |peer| {
-                // SAFETY: connected once.
-                assert!(unsafe { t.disconnect(peer) }.is_ok());
-            };
             let owners = [(); 2].map(|()| {
                 let owner = Target::start_on_device(&t, "lab", way);
-                release(owner.peer);
+                assert!(owner.there().release().is_ok());
                 owner
             });
-            let mut source = [5u64; 512];
-            let from = source.as_mut_ptr().cast();
             let mut endpoints = Vec::new();
             for owner in owners.iter().cycle().take(2 * 12) {
-                let peer = t.connect(&owner.address, 0).unwrap();
-                endpoints.push(peer);
-                let seen = Seen::default();
-                insist(&t, || {
-                    t.put(
-                        peer,
-                        from,
-                        owner.window,
-                        &owner.handle,
-                        4096,
-                        seen.completion(),
-                    )
-                });
+                let (there, seen) = (owner.reached_by(&t), Seen::default());
+                endpoints.push(there.peer);
+                there.insist(|there| there.put(0, &[5u64; 512], seen.completion()));
                 until(&[&t], "it is never reported", || seen.all() != 0);
                 assert_eq!(seen.succeeded(), 1);
-                release(peer);
+                assert!(there.release().is_ok());
             }
             assert!(endpoints.iter().all(|peer| *peer == endpoints[0]));
             for owner in owners {
@@ -201,7 +171,6 @@ fn reported_last() {
             let way = DeviceWay::Progress;
             let t = open("lab", ThreadLevel::Single, &way.parameters());
             let target = Target::start_on_device(&t, "lab", way);
-            let (peer, h, at) = (target.peer, target.handle, target.window);
             let mut buffers = vec![[0u64; WORDS]; GETS];
             let (count, failed) = (AtomicU32::new(0), AtomicU32::new(0));
             let done = Some(Completion {
@@ -210,8 +179,7 @@ fn reported_last() {
                 data: (&raw const failed).cast_mut().cast(),
             });
             for buffer in &mut buffers {
-                let into = buffer.as_mut_ptr().cast();
-                insist(&t, || t.get(peer, into, at, &h, WORDS * 8, done));
+                target.there().insist(|there| there.get(0, buffer, done));
             }
             while count.load(Ordering::Relaxed) < GETS as u32 {
                 t.progress();
@@ -230,7 +198,7 @@ fn reported_last() {
                 "{nth}"
             );
             all_failed += failed.load(Ordering::Relaxed);
-            end(&t, target);
+            target.end_and_release();
             t.close().unwrap();
         }
         assert!(all_failed > 0);
@@ -339,14 +307,23 @@ fn called() -> [[bool; 2]; 2] {
 }
 
 /// Makes a put to this process's own device memory and a get from there, and compares the value.
-fn there_and_back(t: &Transport, peer: NonNull<Endpoint>, h: &Handle, at: u64, value: u64) {
-    let (mut source, mut back) = ([value; 8], [0u64; 8]);
-    let (from, into) = (source.as_mut_ptr().cast(), back.as_mut_ptr().cast());
-    insist(t, || t.put(peer, from, at, h, 64, None));
-    assert!(t.flush(None).is_ok());
-    insist(t, || t.get(peer, into, at, h, 64, None));
-    assert!(t.flush(None).is_ok());
+fn there_and_back(there: There<'_>, value: u64) {
+    let (source, mut back) = ([value; 8], [0u64; 8]);
+    there.insist(|there| there.put(0, &source, None));
+    assert!(there.t.flush(None).is_ok());
+    there.insist(|there| there.get(0, &mut back, None));
+    assert!(there.t.flush(None).is_ok());
     assert_eq!(back, source);
+}
+
+/// Puts this process's memory of the device.
+fn put_from_device(there: There<'_>, from: &mut [u64], local: &Region, done: Option<Completion>) {
+    let (size, at) = (size_of_val(from), device::address(from.as_mut_ptr().cast()));
+    let (There { t, peer, h, base }, mut with) = (there, local.handle());
+    insist(t, || {
+        let with = (&raw mut with).cast();
+        t.put_with(peer, at, base, with, &h, size, done)
+    });
 }
 
 /// Functions that replace others apply immediately to registered memory, whether the provider accesses the memory
@@ -359,30 +336,28 @@ fn a_change_applies_to_earlier_regions() {
             let t = open("lab", ThreadLevel::Single, &way.parameters());
             t.set_overrides(Some(&pair::<0>()));
             let mut memory = [0u64; 8];
-            let base = device::address(memory.as_mut_ptr().cast());
-            // SAFETY: the memory lives until the region is closed.
-            let region = unsafe { t.register_hmem(base, 64, Access::all(), hmem_iface::CUDA, 0) };
-            let region = region.unwrap();
+            let region = device::register(&t, &mut memory, Access::all());
             let info = t.hmem_info(hmem_iface::CUDA);
             let ways = match way {
                 DeviceWay::Direct => (1, 0),
                 _ => (0, 1),
             };
             assert_eq!((info.direct, info.staged), ways);
-            let peer = t.connect(t.address(), 0).unwrap();
-            let (h, at) = (region.handle(), base as u64);
+            let there = There {
+                base: device::address(memory.as_mut_ptr().cast()) as u64,
+                ..There::of(&t, 0, &t, &region)
+            };
             called();
-            there_and_back(&t, peer, &h, at, 1);
+            there_and_back(there, 1);
             assert_eq!(called(), [[true; 2], [false; 2]], "{way:?}");
             t.set_overrides(Some(&pair::<1>()));
-            there_and_back(&t, peer, &h, at, 2);
+            there_and_back(there, 2);
             assert_eq!(called(), [[false; 2], [true; 2]], "{way:?}");
             let mixed = OverrideOps::new(Some(from_by::<0>), Some(to_by::<1>));
             t.set_overrides(Some(&mixed));
-            there_and_back(&t, peer, &h, at, 3);
+            there_and_back(there, 3);
             assert_eq!(called(), [[true, false], [false, true]], "{way:?}");
-            // SAFETY: connected once.
-            unsafe { t.disconnect(peer) };
+            there.release();
             close([region], [t]);
         }
     });
@@ -400,11 +375,11 @@ fn changes_at_once_agree() {
         t.set_overrides(Some(&pair::<0>()));
         let (mut memory, mut flat) = ([0u64; 8], [0u64; 8]);
         let base = device::address(memory.as_mut_ptr().cast());
-        // SAFETY: the memory lives until the region is closed.
-        let region = unsafe { t.register_hmem(base, 64, Access::all(), hmem_iface::CUDA, 0) };
-        let region = region.unwrap();
-        let peer = t.connect(t.address(), 0).unwrap();
-        let (h, at) = (region.handle(), base as u64);
+        let region = device::register(&t, &mut memory, Access::all());
+        let there = There {
+            base: base as u64,
+            ..There::of(&t, 0, &t, &region)
+        };
         let (runs, kind) = ([IoVec { base, len: 64 }], &hmem_iface::CUDA);
         let turn = std::sync::Barrier::new(2);
         let mut differ = 0;
@@ -426,14 +401,13 @@ fn changes_at_once_agree() {
                 let read = unsafe { t.copy_from_hmem(into, 64, runs.as_ptr(), kind, 1, 0) };
                 assert_eq!(read, 64);
                 let ours = called().map(|pair| pair[0]);
-                there_and_back(&t, peer, &h, at, round);
+                there_and_back(there, round);
                 let provider = called().map(|pair| pair[0]);
                 differ += u32::from(ours != provider);
             }
         });
         assert_eq!(differ, 0, "rounds after which they use different ones");
-        // SAFETY: connected once.
-        unsafe { t.disconnect(peer) };
+        there.release();
         close([region], [t]);
     });
 }
@@ -453,31 +427,16 @@ fn an_operation_keeps_its_functions() {
         t.set_overrides(Some(&pair::<0>()));
         let mut source = vec![7u64; BYTES / 8];
         let mut target = vec![0u64; BYTES / 8];
-        let base = device::address(source.as_mut_ptr().cast());
         let (local, remote) = device_and_host(&t, &mut source, &mut target);
-        let peer = t.connect(t.address(), 0).unwrap();
-        let (h, at) = (remote.handle(), target.as_mut_ptr() as u64);
-        let mut with = local.handle();
-        insist(&t, || {
-            t.put_with(peer, base, at, (&raw mut with).cast(), &h, BYTES, None)
-        });
+        let there = There::of(&t, 0, &t, &remote);
+        put_from_device(there, &mut source, &local, None);
         let begun = CALLS[0][0].load(Ordering::Relaxed);
         assert!(begun < 4, "{begun} fragments were copied before the change");
         t.set_overrides(Some(&pair::<1>()));
         assert!(t.flush(None).is_ok());
         assert_eq!(called(), [[true, false], [false; 2]]);
         assert!(target.iter().all(|word| *word == 7));
-        // SAFETY: connected once.
-        unsafe { t.disconnect(peer) };
-        local.close().unwrap();
-        remote.close().unwrap();
-        t.close().unwrap();
+        there.release();
+        close([local, remote], [t]);
     });
-}
-
-fn end(t: &btl_ofi::Transport, target: Target<'_>) {
-    let peer = target.peer;
-    target.end();
-    // SAFETY: connected once.
-    unsafe { t.disconnect(peer) };
 }

@@ -5,43 +5,30 @@ use btl_ofi::Options;
 
 use crate::lab::prelude::*;
 
-const ALL: Access = Access::REMOTE_READ
-    .union(Access::REMOTE_WRITE)
-    .union(Access::REMOTE_ATOMIC);
-
-/// An open transport that is its own peer.
-fn to_itself(overrides: &[(&str, Value)]) -> (Transport, ptr::NonNull<btl_ofi::Endpoint>) {
-    let t = open("lab", ThreadLevel::Single, overrides);
-    let peer = t.connect(t.address(), 0).unwrap();
-    (t, peer)
-}
-
-fn register(t: &Transport, memory: &mut [u8]) -> Region {
-    // SAFETY: the tests close regions before their memory is freed.
-    unsafe { t.register(memory.as_mut_ptr().cast(), memory.len(), ALL) }.unwrap()
+/// An open transport that is its own peer, with a window of `words` words.
+fn to_itself(overrides: &[(&str, Value)], words: usize) -> Own {
+    Own::new(open("lab", ThreadLevel::Single, overrides), words)
 }
 
 /// Puts bytes and gets them back.
-fn round_trip(
-    t: &Transport,
-    peer: ptr::NonNull<btl_ofi::Endpoint>,
-    region: &Region,
-    size: usize,
-    mark: u8,
-) {
-    let h = region.handle();
-    let mut from: Vec<u8> = (0..size).map(|i| mark.wrapping_add(i as u8)).collect();
+fn round_trip(there: There<'_>, size: usize, mark: u8) {
+    let from: Vec<u8> = (0..size).map(|i| mark.wrapping_add(i as u8)).collect();
     let mut back = vec![0u8; size];
-    insist(t, || {
-        t.put(peer, from.as_mut_ptr().cast(), h.base(), &h, size, None)
-    });
-    assert_eq!(t.flush(None), Status::SUCCESS);
-    insist(t, || {
-        t.get(peer, back.as_mut_ptr().cast(), h.base(), &h, size, None)
-    });
-    assert_eq!(t.flush(None), Status::SUCCESS);
+    there.insist(|there| there.put(0, &from, None));
+    assert_eq!(there.t.flush(None), Status::SUCCESS);
+    there.insist(|there| there.get(0, &mut back, None));
+    assert_eq!(there.t.flush(None), Status::SUCCESS);
     assert!(from == back, "{size} bytes");
 }
+
+/// Posts 200 puts of a word; the provider has room for them.
+fn post_many(there: There<'_>) {
+    for _ in 0..POSTED {
+        assert_eq!(there.put(0, &[7u64], None), Status::SUCCESS);
+    }
+}
+
+const POSTED: usize = 200;
 
 /// The transport opens as many contexts as requested, within the provider's limit.
 #[test]
@@ -52,22 +39,17 @@ fn any_number_of_contexts() {
                 println!("@at {asked} of {most}");
                 shape(&[("TX_CTX", &most.to_string())]);
                 let n = Value::Int(asked as i32);
-                let (t, peer) = to_itself(&[("btl_ofi_num_contexts_per_module", n)]);
+                let own = to_itself(&[("btl_ofi_num_contexts_per_module", n)], 32);
                 // One endpoint is its own context, whatever number the provider reports.
-                assert_eq!(t.capabilities().contexts, asked.min(most).max(1));
-                let mut memory = [0u8; 256];
-                let region = register(&t, &mut memory);
-                let (t_, r_, p_) = (&t, &region, peer.as_ptr() as usize);
+                assert_eq!(own.t.capabilities().contexts, asked.min(most).max(1));
+                let there = own.there();
                 // Separate consecutive threads use several contexts.
                 for mark in 0..4 {
                     std::thread::scope(|s| {
-                        s.spawn(move || {
-                            let peer = ptr::NonNull::new(p_ as *mut btl_ofi::Endpoint).unwrap();
-                            round_trip(t_, peer, r_, 256, mark);
-                        });
+                        s.spawn(move || round_trip(there, 256, mark));
                     });
                 }
-                close([region], [t]);
+                own.close();
             }
         }
     });
@@ -85,26 +67,20 @@ fn messages_of_every_size() {
                     ("MAX_MSG", &most.to_string()),
                     ("INJECT", &inject.to_string()),
                 ]);
-                let (t, peer) = to_itself(&[]);
-                let c = t.capabilities();
+                let own = to_itself(&[], most / 8 + 1);
+                let (c, there) = (own.t.capabilities(), own.there());
                 assert_eq!((c.put_limit, c.get_limit), (most, most));
-                let mut memory = vec![0u8; most + 1];
-                let region = register(&t, &mut memory);
                 for size in [1, 7, inject, inject + 1, most - 1, most] {
                     if (1..=most).contains(&size) {
-                        round_trip(&t, peer, &region, size, size as u8);
+                        round_trip(there, size, size as u8);
                     }
                 }
-                let h = region.handle();
                 let mut buffer = vec![0u8; most + 1];
-                let local = buffer.as_mut_ptr().cast();
-                let refused = (
-                    t.put(peer, local, h.base(), &h, most + 1, None),
-                    t.get(peer, local, h.base(), &h, most + 1, None),
-                );
+                let put = there.put(0, &buffer, None);
+                let get = there.get(0, &mut buffer, None);
                 let beyond = Status::VALUE_OUT_OF_BOUNDS;
-                assert_eq!(refused, (beyond, beyond));
-                close([region], [t]);
+                assert_eq!((put, get), (beyond, beyond));
+                own.close();
             }
         }
     });
@@ -148,7 +124,6 @@ fn a_provider_of_small_messages_is_passed_over() {
 #[test]
 fn batches_of_completions() {
     alone(|| {
-        const POSTED: usize = 200;
         for batch in [1usize, 7, 64] {
             println!("@at {batch}");
             shape(&[]);
@@ -157,23 +132,16 @@ fn batches_of_completions() {
                 // Posting reads no completions.
                 ("btl_ofi_progress_threshold", Value::Int(i32::MAX)),
             ];
-            let (t, peer) = to_itself(&settings);
-            let mut memory = [0u8; 8];
-            let region = register(&t, &mut memory);
-            let (h, mut word) = (region.handle(), 7u64);
-            let local = (&raw mut word).cast();
-            for _ in 0..POSTED {
-                let status = t.put(peer, local, h.base(), &h, 8, None);
-                assert_eq!(status, Status::SUCCESS);
-            }
+            let own = to_itself(&settings, 1);
+            post_many(own.there());
             // All completions are due: each read takes a whole batch, and the last read the rest.
             let mut left = POSTED;
             while left > 0 {
-                assert_eq!(t.progress(), left.min(batch));
+                assert_eq!(own.t.progress(), left.min(batch));
                 left -= left.min(batch);
             }
-            assert_eq!(t.flush(None), Status::SUCCESS);
-            close([region], [t]);
+            assert_eq!(own.t.flush(None), Status::SUCCESS);
+            own.close();
         }
     });
 }
@@ -182,31 +150,23 @@ fn batches_of_completions() {
 #[test]
 fn posts_progress_beyond_the_threshold() {
     alone(|| {
-        const POSTED: usize = 200;
         for threshold in [1usize, 10, 1000] {
             println!("@at {threshold}");
             shape(&[]);
             let most = Value::Int(threshold as i32);
-            let (t, peer) = to_itself(&[("btl_ofi_progress_threshold", most)]);
-            let mut memory = [0u8; 8];
-            let region = register(&t, &mut memory);
-            let (h, mut word) = (region.handle(), 7u64);
-            let local = (&raw mut word).cast();
-            for _ in 0..POSTED {
-                let status = t.put(peer, local, h.base(), &h, 8, None);
-                assert_eq!(status, Status::SUCCESS);
-            }
+            let own = to_itself(&[("btl_ofi_progress_threshold", most)], 1);
+            post_many(own.there());
             let mut left = 0;
             loop {
-                match t.progress() {
+                match own.t.progress() {
                     0 => break,
                     more => left += more,
                 }
             }
             assert!(left <= threshold, "{left} operations outstanding");
             assert_eq!(left == POSTED, threshold >= POSTED, "{left} outstanding");
-            assert_eq!(t.flush(None), Status::SUCCESS);
-            close([region], [t]);
+            assert_eq!(own.t.flush(None), Status::SUCCESS);
+            own.close();
         }
     });
 }
@@ -223,16 +183,12 @@ fn both_progress_modes() {
                     shape(&[("PROGRESS", offered), ("HMEM", hmem)]);
                     let mode = ("btl_ofi_progress_mode", Value::str(asked));
                     if (offered, asked) == ("manual", "auto") {
-                        let include = ("btl_ofi_provider_include", Value::str("lab"));
-                        let o = options(&[include, mode]);
-                        assert!(try_open(&o, ThreadLevel::Single).is_err());
+                        refusal("lab", &[mode]);
                         continue;
                     }
-                    let (t, peer) = to_itself(&[mode]);
-                    let mut memory = [0u8; 512];
-                    let region = register(&t, &mut memory);
-                    round_trip(&t, peer, &region, 512, 3);
-                    close([region], [t]);
+                    let own = to_itself(&[mode], 64);
+                    round_trip(own.there(), 512, 3);
+                    own.close();
                 }
             }
         }

@@ -78,15 +78,11 @@ fn lost_batches_and_answers_are_noticed() {
             println!("@at {origin}; {target}");
             let (b, a) = (single(target, 0, CALM), single(origin, 0, CALM));
             let reports = Reports::of(&a);
-            let mut window = [0u64; 8];
-            let region = register(&b, &mut window, Access::all());
-            let h = region.handle();
-            let peer = a.connect(b.address(), 1).unwrap();
-            let mut word = 7u64;
-            let local = (&raw mut word).cast();
-            attended(&b, || {
+            let pair = Pair::of(a, b, vec![0; 8]);
+            let (a, there) = (&pair.a, pair.there());
+            attended(&pair.b, || {
                 for i in 0..=done {
-                    insist(&a, || a.put(peer, local, h.base() + 8 * i, &h, 8, None));
+                    there.insist(|there| there.put(8 * i, &[7u64], None));
                     let expected = match i < done {
                         true => Status::SUCCESS,
                         false => Status::UNREACH,
@@ -94,11 +90,9 @@ fn lost_batches_and_answers_are_noticed() {
                     assert_eq!(a.flush(None), expected, "{origin}; {target}: put {i}");
                 }
             });
-            assert_eq!(failure(peer), Some(Status::UNREACH));
+            assert_eq!(there.failure(), Some(Status::UNREACH));
             assert!(reports.say("lost on the way"), "{:?}", reports.all());
-            a.close().unwrap();
-            drop(region);
-            b.close().unwrap();
+            pair.close();
         }
     });
 }

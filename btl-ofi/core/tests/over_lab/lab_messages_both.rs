@@ -38,7 +38,7 @@ fn both_sides_with_little_room() {
                     let (t, other, h, done) = (&all[own], &all[1 - own], handles[1 - own], &done);
                     s.spawn(move || {
                         let peer = t.connect(other.address(), 1).unwrap();
-                        let (there, seen) = (There { t, peer, h }, Seen::default());
+                        let (there, seen) = (There::new(t, peer, h), Seen::default());
                         for i in 0..MANY {
                             let callback = (i % 3 == 0).then(|| seen.completion()).flatten();
                             there.insist(|there| there.add(0, callback));
@@ -200,14 +200,8 @@ fn a_silent_peer_starves_nobody() {
         let mut windows = [[0u64; 1]; 2];
         let [of_b, of_c] = &mut windows;
         let regions = [(&b, of_b), (&c, of_c)].map(|(t, w)| register(t, w, Access::all()));
-        let [to_b, to_c] = [0, 1].map(|i: usize| regions[i].handle());
-        let reach = |t: &Transport, proc, h| There {
-            t: &a,
-            peer: a.connect(t.address(), proc).unwrap(),
-            h,
-        };
-        let lines = [1, 2, 3].map(|proc| reach(&b, proc, to_b));
-        let other = reach(&c, 4, to_c);
+        let lines = [1, 2, 3].map(|proc| There::of(&a, proc, &b, &regions[0]));
+        let other = There::of(&a, 4, &c, &regions[1]);
         attended(&b, || {
             for line in lines {
                 line.insist(|there| there.add(0, None));

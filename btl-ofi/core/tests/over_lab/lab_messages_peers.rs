@@ -1,7 +1,5 @@
 //! Messages to peers that die, fall silent, come back, or answer while another does not. The provider has no atomics.
 
-use std::slice;
-
 use crate::lab::prelude::*;
 
 /// The word of a script that ends a silence after a number of queue reads, and a number that exceeds the length of a
@@ -19,34 +17,6 @@ fn faults(script: &str) -> Shape {
 
 fn single(shape: &Shape, settings: &[(&str, Value)]) -> Transport {
     opened(shape, ThreadLevel::Single, settings)
-}
-
-/// Posts the `i`-th operation, a put, get or atomic on the `i`-th word, once.
-fn try_post(to: There<'_>, i: usize, word: &mut u64, done: Option<Completion>) -> Status {
-    let word = slice::from_mut(word);
-    match i % 3 {
-        0 => to.put(8 * i, word, done),
-        1 => to.get(8 * i, word, done),
-        _ => to.fetch_add(8 * i, &mut word[0], done),
-    }
-}
-
-/// Posts an operation until it is accepted or refused permanently; returns whether it was accepted.
-fn post(to: There<'_>, i: usize, word: &mut u64, calls: &AtomicU32) -> bool {
-    let deadline = Patience::new();
-    loop {
-        let status = try_post(to, i, word, calls.completion());
-        if status == Status::SUCCESS {
-            return true;
-        }
-        if !status.is_again() {
-            let gone = [Status::UNREACH, Status::FATAL];
-            assert!(gone.contains(&status), "{status}");
-            return false;
-        }
-        assert!(deadline.lasts(), "nothing is taken, and nobody ends it");
-        to.t.progress();
-    }
 }
 
 /// The number of operations that failed; each was called back once or `refused`.
@@ -78,7 +48,7 @@ fn peers_are_killed() {
                 // The target knows this process; before this put, only the first batch could be
                 // sent.
                 let first = AtomicU32::new(0);
-                assert!(post(to, 0, &mut words[0], &first));
+                assert!(to.accepts(0, &mut words[0], &first));
                 assert_eq!(t.flush(None), Status::SUCCESS);
             }
             let mut refused = 0;
@@ -86,7 +56,7 @@ fn peers_are_killed() {
                 if i == at {
                     target.kill();
                 }
-                refused += usize::from(!post(to, i, word, calls));
+                refused += usize::from(!to.accepts(i, word, calls));
                 if seed % 3 == 0 {
                     t.progress();
                     std::thread::yield_now();
@@ -122,7 +92,7 @@ fn silence(script: &str, lost: Option<usize>) {
     let mut words = vec![0u64; COUNT];
     let mut refused = 0;
     for (i, (calls, word)) in calls.iter().zip(&mut words).enumerate() {
-        refused += usize::from(!post(place(i), i, word, calls));
+        refused += usize::from(!place(i).accepts(i, word, calls));
         if i % 10 == 0 {
             t.progress();
         }
@@ -131,7 +101,7 @@ fn silence(script: &str, lost: Option<usize>) {
     let failed = judge(&calls, refused);
     // Peers that were not lost continue: messages to a lost peer do not block others.
     let more = counters(2);
-    let taken = (0..2).filter(|i| post(place(*i), 3, &mut words[*i], &more[*i]));
+    let taken = (0..2).filter(|i| place(*i).accepts(3, &mut words[*i], &more[*i]));
     let taken = taken.count();
     let last = t.flush(None);
     if let Some(lost) = lost {
@@ -204,17 +174,14 @@ fn flush_is_exact() {
         let mut windows = [[0u64; 60]; 2];
         let [of_b, of_c] = &mut windows;
         let regions = [(&b, of_b), (&c, of_c)].map(|(t, w)| register(t, w, Access::all()));
-        let [to_b, to_c] = [(&b, 1), (&c, 2)].map(|(t, proc)| There {
-            t: &a,
-            peer: a.connect(t.address(), proc).unwrap(),
-            h: regions[proc as usize - 1].handle(),
-        });
+        let [to_b, to_c] =
+            [(&b, 1), (&c, 2)].map(|(t, proc)| There::of(&a, proc, t, &regions[proc as usize - 1]));
         let (calls_b, calls_c) = (counters(60), counters(60));
         let mut words = [vec![0u64; 60], vec![0u64; 60]];
         attended(&b, || {
             for i in 0..60 {
-                assert!(post(to_b, i, &mut words[0][i], &calls_b[i]));
-                assert!(post(to_c, i, &mut words[1][i], &calls_c[i]));
+                assert!(to_b.accepts(i, &mut words[0][i], &calls_b[i]));
+                assert!(to_c.accepts(i, &mut words[1][i], &calls_c[i]));
             }
             assert_eq!(to_b.flush(), Status::SUCCESS);
             assert!(calls_b.iter().all(|n| n.load(Ordering::Relaxed) == 1));
@@ -226,14 +193,14 @@ fn flush_is_exact() {
                 s.spawn(|| {
                     let mut word = Box::new(0);
                     while !stop.load(Ordering::Relaxed) {
-                        to_b.insist(|there| try_post(*there, 5, &mut word, None));
+                        to_b.insist(|there| there.one_of_three(5, &mut word, None));
                     }
                     assert_eq!(a.flush(None), Status::SUCCESS);
                 });
                 let mut word = 0;
                 for round in 0..50 {
                     let calls = AtomicU32::new(0);
-                    assert!(post(to_b, 0, &mut word, &calls));
+                    assert!(to_b.accepts(0, &mut word, &calls));
                     let flushed = match round % 2 {
                         0 => to_b.flush(),
                         _ => a.flush(None),
@@ -267,13 +234,9 @@ fn a_cut_off_target_closes() {
         let mut windows = [[0u64; 60]; 2];
         let [of_a, of_b] = &mut windows;
         let regions = [(&a, of_a), (&b, of_b)].map(|(t, w)| register(t, w, Access::all()));
-        let to_a = There {
-            t: &c,
-            peer: c.connect(a.address(), 1).unwrap(),
-            h: regions[0].handle(),
-        };
+        let to_a = There::of(&c, 1, &a, &regions[0]);
         let mut word = 0;
-        assert_eq!(try_post(to_a, 2, &mut word, None), Status::SUCCESS);
+        assert_eq!(to_a.one_of_three(2, &mut word, None), Status::SUCCESS);
         let deadline = Patience::new();
         let executed = ptr::with_exposed_provenance::<u64>(to_a.at(16) as usize);
         // SAFETY: the word lies in the window, which lives.
@@ -283,11 +246,7 @@ fn a_cut_off_target_closes() {
             a.progress();
         }
         // The provider makes a put of this size. The peer of the first put is silent.
-        let to_b = There {
-            t: &a,
-            peer: a.connect(b.address(), 2).unwrap(),
-            h: regions[1].handle(),
-        };
+        let to_b = There::of(&a, 2, &b, &regions[1]);
         to_b.insist(|there| there.put(0, &[0u64; 10], None));
         assert_eq!(a.flush(None), Status::FATAL);
         assert_eq!(c.flush(None), Status::UNREACH);

@@ -88,16 +88,6 @@ fn every_supported_mode() {
     total.summary("modes");
 }
 
-/// The refusal of the present shape.
-fn refusal() -> String {
-    let include = Value::str("lab");
-    let o = options(&[("btl_ofi_provider_include", include)]);
-    match try_open(&o, ThreadLevel::Single) {
-        Ok(_) => panic!("it was opened"),
-        Err(e) => e.to_string(),
-    }
-}
-
 /// Shapes that the transport does not support; each refusal names the shape.
 #[test]
 fn every_unsupported_mode() {
@@ -112,7 +102,7 @@ fn every_unsupported_mode() {
                 let mode = format!("{bit},{also}");
                 println!("@at {mode}");
                 shape(&[("MR_MODE", &mode)]);
-                let text = refusal();
+                let text = refusal("lab", &[]);
                 assert!(
                     text.contains(&format!("lab: it requires FI_MR_{bit}")),
                     "{mode}: {text}"
@@ -124,7 +114,7 @@ fn every_unsupported_mode() {
             for bit in ["RAW", "MMU_NOTIFY", "RMA_EVENT", "HMEM"] {
                 let mode = format!("{bit},VIRT_ADDR,ALLOCATED,PROV_KEY");
                 shape(&[("MR_MODE", &mode), ("OLD_MODE", old)]);
-                let text = refusal();
+                let text = refusal("lab", &[]);
                 assert!(
                     text.contains(&format!("lab: it requires FI_MR_{bit}")),
                     "{mode}: {text}"
@@ -135,7 +125,7 @@ fn every_unsupported_mode() {
         let compare = "fi_query_atomic refuses a 64-bit compare-and-swap";
         for (without, why) in [("1:*:*", fetch), ("*:7:2", fetch), ("2:7:*", compare)] {
             shape(&[("WITHOUT", without)]);
-            let text = refusal();
+            let text = refusal("lab", &[]);
             assert!(text.contains(why), "{without}: {text}");
         }
     });
@@ -179,23 +169,15 @@ fn order_in_every_mode() {
                 let flags = t.capabilities().flags;
                 let ordered = flags.contains(ModuleFlags::ATOMICS_ORDERED);
                 assert_eq!(ordered, granted, "{mode}");
-                let peer = t.connect(t.address(), 0).unwrap();
-                let mut word = Box::new(0u64);
-                // SAFETY: the word lives until the region is closed.
-                let region = unsafe { t.register((&raw mut *word).cast(), 8, ALL) }.unwrap();
-                let h = region.handle();
+                let own = Own::new(t, 1);
                 let mut old = [0u64; 100];
-                for (i, result) in old.iter_mut().enumerate() {
-                    let out = (&raw mut *result).cast();
-                    let (next, swap) = (i as u64 + 1, BtlAtomicOp::Swap);
-                    insist(&t, || {
-                        t.atomic_fop(peer, out, h.base(), &h, swap, next, None)
-                    });
+                for result in &mut old {
+                    own.there().insist(|there| there.fetch_add(0, result, None));
                 }
-                assert_eq!(t.flush(None), Status::SUCCESS);
+                assert_eq!(own.t.flush(None), Status::SUCCESS);
                 let in_order = old.iter().enumerate().all(|(i, &v)| v == i as u64);
                 assert_eq!(in_order, granted, "{mode}: {old:?}");
-                close([region], [t]);
+                own.close();
             }
         }
     });

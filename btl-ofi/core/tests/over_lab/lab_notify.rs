@@ -38,10 +38,9 @@ fn run(seed: u64) -> u32 {
     ];
     let target = opened(&shape, ThreadLevel::Single, &settings);
     let t = opened(&shape, ThreadLevel::Single, &settings);
-    let peer = t.connect(target.address(), 1).unwrap();
     let mut window = vec![0u64; PUTS * PLACE + PUTS];
     let region = register(&target, &mut window, Access::all());
-    let h = region.handle();
+    let (there, h) = (There::of(&t, 1, &target, &region), region.handle());
     let word = |i: usize| {
         let at = ptr::with_exposed_provenance::<u64>(h.base() as usize + 8 * i);
         // SAFETY: the word lies in the window, which lives as long as the region.
@@ -68,16 +67,9 @@ fn run(seed: u64) -> u32 {
     };
     let deadline = Patience::new();
     for (i, words) in sizes.iter().enumerate() {
-        let local = (source.as_ptr().cast_mut().cast(), ptr::null_mut());
-        let put = Op::put(&h, h.base() + (8 * PLACE * i) as u64, local, 8 * words);
-        let put = put.with_completion(calls[i].completion());
-        let notice = Notice {
-            counter: &h,
-            address: h.base() + 8 * (PUTS * PLACE + i) as u64,
-            add: i as u64 + 1,
-        };
-        // SAFETY: the endpoint is connected; source and counters outlive the transport.
-        while unsafe { t.put_notify(peer, &put, &notice) } != Status::SUCCESS {
+        let counter = (&h, 8 * (PUTS * PLACE + i), i as u64 + 1);
+        let (at, done) = (8 * PLACE * i, calls[i].completion());
+        while there.put_notify(at, &source[..*words], counter, done) != Status::SUCCESS {
             assert!(deadline.lasts(), "seed {seed}: nothing is taken");
             t.progress();
             target.progress();

@@ -171,17 +171,12 @@ fn complete_is_visible_where_bytes_come_late() {
 fn one_read_confirms_many_puts() {
     alone(|| {
         shape(&[("CONFIRMS", "0"), ("READ_ORDER", "1")]);
-        let t = open("lab", ThreadLevel::Single, &[]);
-        let peer = t.connect(t.address(), 0).unwrap();
-        let mut window = vec![0u64; 64];
-        let region = register(&t, &mut window, Access::all());
-        let (h, source) = (region.handle(), [7u64; 1]);
-        let from = source.as_ptr().cast_mut().cast();
+        let own = Own::new(open("lab", ThreadLevel::Single, &[]), 64);
         for i in 0..50 {
-            insist(&t, || t.put(peer, from, h.base() + 8 * i, &h, 8, None));
+            own.there().insist(|there| there.put(8 * i, &[7u64], None));
         }
-        assert_eq!(t.flush(None), Status::SUCCESS);
-        close([region], [t]);
+        assert_eq!(own.t.flush(None), Status::SUCCESS);
+        own.close();
         let posted = stats()["posted"];
         assert_eq!(posted, 51, "50 puts and a read");
     });

@@ -16,17 +16,12 @@ fn puts_that_nothing_confirms_fail_once() {
                     ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
                     ("btl_ofi_peer_timeout", Value::Unsigned(100)),
                 ];
-                let t = open("lab", ThreadLevel::Single, &settings);
-                let losses = Losses::default();
+                let own = Own::new(open("lab", ThreadLevel::Single, &settings), 64);
+                let (t, there, losses) = (&own.t, own.there(), Losses::default());
                 t.on_error(Some(losses.report()));
-                let peer = t.connect(t.address(), 0).unwrap();
-                let mut window = vec![0u64; 64];
-                let region = register(&t, &mut window, Access::all());
-                let (h, source) = (region.handle(), 7u64);
-                let from = ptr::from_ref(&source).cast_mut().cast();
                 let calls = AtomicU32::new(0);
                 let completion = with_callback.then(|| calls.completion()).flatten();
-                insist(&t, || t.put(peer, from, h.base(), &h, 8, completion));
+                there.insist(|there| there.put(0, &[7u64], completion));
                 let wanted = match (with_callback, flushed) {
                     (true, Status::ERROR) => Status::SUCCESS,
                     _ => flushed,
@@ -47,13 +42,12 @@ fn puts_that_nothing_confirms_fail_once() {
                 );
                 if flushed == Status::ERROR {
                     // The next read confirms the next put.
-                    insist(&t, || t.put(peer, from, h.base() + 8, &h, 8, None));
+                    there.insist(|there| there.put(8, &[7u64], None));
                     assert_eq!(t.flush(None), Status::SUCCESS, "{what}");
-                    assert_eq!(window[1], 7, "{what}");
+                    assert_eq!(own.word(1), 7, "{what}");
                 }
-                // SAFETY: connected once.
-                unsafe { t.disconnect(peer) };
-                close([region], [t]);
+                there.release();
+                own.close();
                 assert_eq!(
                     calls.load(Ordering::Relaxed),
                     u32::from(with_callback) * FAILED,
@@ -78,21 +72,15 @@ fn a_released_peer_keeps_its_place_while_a_read_names_it() {
             ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
             ("btl_ofi_peer_timeout", Value::Unsigned(0)),
         ];
-        let t = open("lab", ThreadLevel::Single, &settings);
-        let peer = t.connect(t.address(), 0).unwrap();
-        let mut window = vec![0u64; 64];
-        let region = register(&t, &mut window, Access::all());
-        let (h, source) = (region.handle(), 7u64);
-        let from = ptr::from_ref(&source).cast_mut().cast();
-        insist(&t, || t.put(peer, from, h.base(), &h, 8, None));
-        // SAFETY: connected once.
-        let released = unsafe { t.disconnect(peer) };
-        assert_ne!(released, Status::SUCCESS);
+        let own = Own::new(open("lab", ThreadLevel::Single, &settings), 64);
+        let (t, there) = (&own.t, own.there());
+        there.insist(|there| there.put(0, &[7u64], None));
+        assert_ne!(there.release(), Status::SUCCESS);
         let stats = t.stats();
         assert_eq!((stats.posted, stats.failed), (1, 1));
         let other = t.connect(t.address(), 1).unwrap();
-        assert_ne!(other, peer, "the read may still name the place");
-        close([region], [t]);
+        assert_ne!(other, there.peer, "the read may still name the place");
+        own.close();
     });
 }
 
@@ -102,9 +90,7 @@ fn what_cannot_go_by_order_is_refused() {
     alone(|| {
         let refused = |pairs: &[(&str, &str)], why: &str| {
             shape(pairs);
-            let lab = [("btl_ofi_provider_include", Value::str("lab"))];
-            let opened = try_open(&options(&lab), ThreadLevel::Single);
-            let said = opened.err().unwrap().to_string();
+            let said = refusal("lab", &[]);
             assert!(said.contains(why), "{said}");
         };
         refused(&[("CONFIRMS", "0")], "FI_ORDER_RMA_RAW");

@@ -225,19 +225,13 @@ fn silent_rails_fail_their_peer() {
             ("btl_ofi_peer_check_interval", Value::Unsigned(20)),
             ("btl_ofi_peer_timeout", Value::Unsigned(300)),
         ];
-        let t = open("lab", ThreadLevel::Single, &settings);
-        let (mut window, mut source) = (vec![0u8; SLOT], vec![7u8; SLOT]);
-        // SAFETY: the window outlives the transport.
-        let region = unsafe { t.register(window.as_mut_ptr().cast(), SLOT, Access::all()) };
-        let region = region.unwrap();
-        let (h, from) = (region.handle(), source.as_mut_ptr().cast());
-        let peer = t.connect(t.address(), 1).unwrap();
-        let seen = Seen::default();
-        let posted = t.put(peer, from, h.base(), &h, SLOT, seen.completion());
+        let own = Own::new(open("lab", ThreadLevel::Single, &settings), SLOT / 8);
+        let (source, seen) = (vec![7u8; SLOT], Seen::default());
+        let posted = own.there().put(0, &source, seen.completion());
         assert_eq!(posted, Status::SUCCESS);
-        until(&[&t], "the transfer is not reported", || seen.all() > 0);
+        until(&[&own.t], "the transfer is not reported", || seen.all() > 0);
         assert_eq!(seen.both(), (0, 1));
-        close([region], [t]);
+        own.close();
     });
 }
 
@@ -249,17 +243,12 @@ fn rails_are_used_again() {
         shape(&[("DOMAINS", "2"), ("FAULTS", "seed=1,silent=1")]);
         let rails = [("btl_ofi_rails", Value::str("auto"))];
         let t = open("lab", ThreadLevel::Single, &rails);
-        let (mut window, mut source) = (vec![0u8; SLOT], vec![7u8; SLOT]);
-        // SAFETY: the window outlives the transport.
-        let region = unsafe { t.register(window.as_mut_ptr().cast(), SLOT, Access::all()) };
-        let region = region.unwrap();
-        let (h, from) = (region.handle(), source.as_mut_ptr().cast());
-        for (size, status) in [(8, Status::TIMEOUT), (SLOT, Status::SUCCESS)] {
-            let peer = t.connect(t.address(), 1).unwrap();
-            let posted = t.put(peer, from, h.base(), &h, size, None);
-            assert_eq!(posted, Status::SUCCESS);
-            // SAFETY: connected once.
-            assert_eq!(unsafe { t.disconnect(peer) }, status, "{size} bytes");
+        let (mut window, source) = (vec![0u64; SLOT / 8], vec![7u64; SLOT / 8]);
+        let region = register(&t, &mut window, Access::all());
+        for (words, status) in [(1, Status::TIMEOUT), (SLOT / 8, Status::SUCCESS)] {
+            let there = There::of(&t, 1, &t, &region);
+            assert_eq!(there.put(0, &source[..words], None), Status::SUCCESS);
+            assert_eq!(there.release(), status, "{words} words");
         }
         // The transfer was made in fragments, which only transfers over rails have.
         let completed = t.stats().completed;

@@ -18,50 +18,23 @@ fn reporting(faults: &str, every: bool) -> (Transport, Box<Reports>) {
     (t, reports)
 }
 
-/// A window of a transport that is its own peer.
-struct Own<'a> {
-    t: &'a Transport,
-    peer: NonNull<Endpoint>,
-    // The region is closed before the window is freed.
-    region: Region,
-    window: Box<[u64]>,
-    word: Box<u64>,
-}
-
-impl Own<'_> {
-    fn of(t: &Transport) -> Own<'_> {
-        let mut window = vec![0; 1].into_boxed_slice();
-        Own {
-            t,
-            peer: t.connect(t.address(), 0).unwrap(),
-            region: register(t, &mut window, Access::all()),
-            window,
-            word: Box::new(7),
-        }
-    }
-
-    /// Puts the word to the window.
-    fn put(&self, done: Option<Completion>) -> Status {
-        let h = self.region.handle();
-        let word = ptr::from_ref(&*self.word).cast_mut().cast();
-        self.t.put(self.peer, word, h.base(), &h, 8, done)
-    }
+/// Puts a word.
+fn put(own: &Own, done: Option<Completion>) -> Status {
+    own.there().put(0, &[7u64], done)
 }
 
 /// The reports of a transport whose first operation, a put with a callback, fails, and whose second
 /// succeeds.
 fn reports(every: bool) -> Vec<String> {
     let (t, reports) = reporting("nth=1", every);
-    let own = Own::of(&t);
+    let own = Own::new(t, 1);
     for expected in [Status::ERROR, Status::SUCCESS] {
         let seen = Seen::default();
-        insist(&t, || own.put(seen.completion()));
-        assert_eq!(t.flush(None), Status::SUCCESS, "the callback says it");
+        insist(&own.t, || put(&own, seen.completion()));
+        assert_eq!(own.t.flush(None), Status::SUCCESS, "the callback says it");
         assert_eq!(seen.status(), expected);
     }
-    assert_eq!(own.window[0], 7);
-    drop(own);
-    t.close().unwrap();
+    assert_eq!(own.close(), [7]);
     reports.all()
 }
 
@@ -85,14 +58,14 @@ fn every_failure_is_reported_where_asked_for() {
 fn a_queue_that_cannot_be_read_ends_the_module() {
     alone(|| {
         let (t, kept) = reporting("unreadable=2", false);
-        let (own, seen) = (Own::of(&t), Seen::default());
-        assert_eq!(own.put(seen.completion()), Status::SUCCESS);
-        assert_eq!(own.put(None), Status::SUCCESS);
-        assert_eq!(t.flush(None), Status::FATAL);
+        let (own, seen) = (Own::new(t, 1), Seen::default());
+        assert_eq!(put(&own, seen.completion()), Status::SUCCESS);
+        assert_eq!(put(&own, None), Status::SUCCESS);
+        assert_eq!(own.t.flush(None), Status::FATAL);
         assert_eq!(seen.status(), Status::FATAL);
-        assert_eq!(own.put(None), Status::FATAL);
+        assert_eq!(put(&own, None), Status::FATAL);
         for _ in 0..100 {
-            t.progress();
+            own.t.progress();
         }
         let reports = kept.all();
         let of_queue = |report: &&String| report.contains("fi_cq_read returned -5");
@@ -101,8 +74,7 @@ fn a_queue_that_cannot_be_read_ends_the_module() {
             2,
             "the peer and the module: {reports:?}"
         );
-        drop(own);
-        t.close().unwrap();
+        own.close();
     });
 }
 
@@ -129,9 +101,9 @@ fn a_callback_that_blocks_does_not_block_closing() {
         shape(&[("FAULTS", "nth=1,errno=108")]);
         let same_node = ("btl_ofi_same_node", Value::str("off"));
         let t = open("lab", ThreadLevel::Multiple, &[same_node]);
-        let own = Own::of(&t);
-        let blocked = Blocked::default();
-        insist(&t, || own.put(blocked.completion()));
+        let (own, blocked) = (Own::new(t, 1), Blocked::default());
+        let t = &own.t;
+        insist(t, || put(&own, blocked.completion()));
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !blocked.entered.load(Ordering::Acquire) {
@@ -144,7 +116,6 @@ fn a_callback_that_blocks_does_not_block_closing() {
             t.flush_for_close();
             blocked.released.store(true, Ordering::Release);
         });
-        drop(own);
-        t.close().unwrap();
+        own.close();
     });
 }

@@ -71,10 +71,8 @@ fn one_seed(seed: u64) -> Tally {
     };
     let sizes = came.sizes.clone();
     came.receive_of(&b);
-    let mut window = vec![0u64; MANY];
-    let region = register(&b, &mut window, Access::all());
-    let h = region.handle();
-    let peer = a.connect(b.address(), 1).unwrap();
+    let pair = Pair::of(a, b, vec![0u64; MANY]);
+    let (a, b, there, peer) = (&pair.a, &pair.b, pair.there(), pair.peer);
     let values: Vec<u64> = (1..=MANY as u64).collect();
     let deadline = Patience::new();
     let insist = |post: &mut dyn FnMut() -> Status| loop {
@@ -98,12 +96,11 @@ fn one_seed(seed: u64) -> Tally {
         });
         if dice.below(4) == 0 {
             put += 1;
-            let local = ptr::from_ref(&values[i]).cast_mut().cast();
-            insist(&mut || a.put(peer, local, h.base() + 8 * i as u64, &h, 8, None));
+            insist(&mut || there.put(8 * i, &values[i..=i], None));
         }
     }
     // Operations behind the last message may come with a later message.
-    let done = || window_is_done(&a);
+    let done = || window_is_done(a);
     while came.next.load(Ordering::Relaxed) < MANY || !done() {
         assert!(
             deadline.lasts(),
@@ -115,10 +112,8 @@ fn one_seed(seed: u64) -> Tally {
     }
     assert_eq!(*came.wrong.lock().unwrap(), [""; 0], "seed {seed}");
     assert_eq!(a.flush(None), Status::SUCCESS, "seed {seed}");
-    drop(region);
-    let written = window.iter().filter(|w| **w != 0).count();
+    let written = pair.close().iter().filter(|w| **w != 0).count();
     assert_eq!(written, put, "seed {seed}");
-    close([], [a, b]);
     Tally {
         run: 1,
         checked: (MANY + put) as u64,
@@ -147,19 +142,12 @@ fn unusable_messages() {
     alone(|| {
         for (name, value) in [("MAX_MSG", "15999"), ("MESSAGES", "0")] {
             shape(&[("ATOMICS", "1"), (name, value)]);
-            let of = |mode| {
-                options(&[
-                    ("btl_ofi_provider_include", Value::str("lab")),
-                    ("btl_ofi_mode", Value::Int(mode)),
-                ])
-            };
-            let said = match try_open(&of(1), ThreadLevel::Single) {
-                Ok(_) => panic!("{name} {value}: it was opened"),
-                Err(e) => e.to_string(),
-            };
+            let said = refusal("lab", &[("btl_ofi_mode", Value::Int(1))]);
             assert!(said.contains("btl_ofi_mode"), "{name} {value}: {said}");
-            let one_sided = try_open(&of(0), ThreadLevel::Single).unwrap();
-            one_sided.close().unwrap();
+            let one_sided = [("btl_ofi_mode", Value::Int(0))];
+            open("lab", ThreadLevel::Single, &one_sided)
+                .close()
+                .unwrap();
         }
     });
 }

@@ -19,22 +19,6 @@ fn single(faults: &str, timeout: u64) -> Transport {
     opened(&shape, ThreadLevel::Single, &settings)
 }
 
-fn failure(peer: NonNull<Endpoint>) -> Option<Status> {
-    // SAFETY: connected until the transport closes.
-    unsafe { peer.as_ref() }.failure()
-}
-
-fn put(
-    t: &Transport,
-    peer: NonNull<Endpoint>,
-    (h, at): (&Handle, u64),
-    from: &mut [u64],
-    seen: &Seen,
-) {
-    let (local, size) = (from.as_mut_ptr().cast(), size_of_val(from));
-    insist(t, || t.put(peer, local, at, h, size, seen.completion()));
-}
-
 /// A peer that never answers is given up after the timeout plus the time that a long put takes over a slow link.
 #[test]
 fn a_long_put_has_more_time() {
@@ -44,13 +28,11 @@ fn a_long_put_has_more_time() {
             let target = single("", 0);
             let mut window = vec![0u64; (4 << 20) / 8];
             let region = register(&target, &mut window, Access::all());
-            let h = region.handle();
-            let peer = t.connect(target.address(), 1).unwrap();
-            let mut source = vec![1u64; bytes / 8];
-            let seen = Seen::default();
+            let there = There::of(&t, 1, &target, &region);
+            let (source, seen) = (vec![1u64; bytes / 8], Seen::default());
             let (begun, patience) = (Instant::now(), Patience::new());
-            put(&t, peer, (&h, h.base()), &mut source, &seen);
-            while failure(peer).is_none() {
+            there.insist(|there| there.put(0, &source, seen.completion()));
+            while there.failure().is_none() {
                 t.progress();
                 assert!(patience.lasts(), "it is not noticed");
             }
@@ -71,20 +53,17 @@ fn fragments_prove_life() {
     alone(|| {
         let t = single("", TIME);
         let target = single("", 0);
-        let copies = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
-        target.set_overrides(Some(&copies));
+        target.set_overrides(Some(&device::copies()));
         let mut window = vec![0u64; BYTES / 8];
-        let base = device::address(window.as_mut_ptr().cast());
-        // SAFETY: the window outlives the region.
-        let region =
-            unsafe { target.register_hmem(base, BYTES, Access::all(), hmem_iface::CUDA, 0) };
-        let region = region.unwrap();
-        let (h, at) = (region.handle(), base as u64);
-        let peer = t.connect(target.address(), 1).unwrap();
-        let mut source = vec![7u64; BYTES / 8];
-        let seen = Seen::default();
+        let region = device::register(&target, &mut window, Access::all());
+        let there = There {
+            base: device::address(window.as_mut_ptr().cast()) as u64,
+            ..There::of(&t, 1, &target, &region)
+        };
+        let (source, seen) = (vec![7u64; BYTES / 8], Seen::default());
+        let put = || there.insist(|there| there.put(0, &source, seen.completion()));
         let begun = Instant::now();
-        put(&t, peer, (&h, at), &mut source, &seen);
+        put();
         let mut served = begun;
         while seen.all() == 0 {
             t.progress();
@@ -94,7 +73,7 @@ fn fragments_prove_life() {
             }
             assert!(begun.elapsed() < BLOCKED, "it does not end");
         }
-        assert_eq!((seen.succeeded(), failure(peer)), (1, None));
+        assert_eq!((seen.succeeded(), there.failure()), (1, None));
         assert!(begun.elapsed().as_millis() as u64 > 2 * TIME);
         assert!(window.iter().all(|word| *word == 7));
         // Some checks find no outstanding operation. Afterwards the owner makes no further
@@ -103,7 +82,7 @@ fn fragments_prove_life() {
         while begun.elapsed().as_millis() < 50 {
             t.progress();
         }
-        put(&t, peer, (&h, at), &mut source, &seen);
+        put();
         until(&[&t], "it is not noticed", || seen.all() != 1);
         assert_eq!((seen.failed(), seen.status()), (1, Status::UNREACH));
         t.close().unwrap();

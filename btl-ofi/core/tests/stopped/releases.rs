@@ -12,17 +12,15 @@ fn releasing_stopped_peers_waits_once() {
     let seen = Seen::default();
     let mut out = vec![[0u64; 2]; targets.len()];
     for (target, out) in targets.iter().zip(&mut out) {
-        acquaint(&t, target, out);
+        acquaint(target, out);
         signal(target.child.id(), libc::SIGSTOP);
     }
     for (target, out) in targets.iter().zip(&mut out) {
-        assert_eq!(fetch(&t, target, out, &seen), 2);
+        assert_eq!(fetch(target, out, &seen), 2);
     }
     for (number, target) in targets.iter().enumerate() {
         let before = worked();
-        // SAFETY: connected once, when the target was started, and not used after.
-        let status = unsafe { t.disconnect(target.peer) };
-        assert_eq!(status, Status::TIMEOUT);
+        assert_eq!(target.there().release(), Status::TIMEOUT);
         let spent = worked() - before;
         assert!(number == 0 || spent < SLACK, "release {number}: {spent:?}");
     }
@@ -43,14 +41,12 @@ fn releasing_after_a_flush_in_vain_waits_no_more() {
     let t = open("sockets", ThreadLevel::Single, &[]);
     let target = Target::start(&t, "sockets", false);
     let (seen, mut out) = (Seen::default(), [0u64; 2]);
-    acquaint(&t, &target, &mut out);
+    acquaint(&target, &mut out);
     signal(target.child.id(), libc::SIGSTOP);
-    assert_eq!(fetch(&t, &target, &mut out, &seen), 2);
+    assert_eq!(fetch(&target, &mut out, &seen), 2);
     t.flush_for_close();
     let before = worked();
-    // SAFETY: connected once, when the target was started, and not used after.
-    let status = unsafe { t.disconnect(target.peer) };
-    assert_eq!(status, Status::TIMEOUT);
+    assert_eq!(target.there().release(), Status::TIMEOUT);
     let spent = worked() - before;
     assert!(spent < SLACK, "{spent:?}");
     assert_eq!(seen.all(), 0);
@@ -76,10 +72,10 @@ fn a_limit_lets_the_living_be() {
         insist(&t, || {
             t.get(target.peer, out.as_mut_ptr().cast(), h.base(), &h, 8, None)
         });
-        fetch(&t, &target, &mut out, &seen);
+        fetch(&target, &mut out, &seen);
         assert_eq!(t.flush(None), Status::SUCCESS);
         // The target stops for longer than the timeout, with and without outstanding operations.
-        fetch(&t, &target, &mut out, &seen);
+        fetch(&target, &mut out, &seen);
         std::thread::sleep(Duration::from_millis(LIMIT / 2));
         assert_eq!(t.flush(None), Status::SUCCESS);
     }

@@ -36,7 +36,7 @@ fn answers_pass_long_messages() {
         let to_a = b.connect(a.address(), 0).unwrap();
         let mut window = vec![17u64; 1];
         let region = register(&a, &mut window, Access::all());
-        let h = region.handle();
+        let there = There::new(&b, to_a, region.handle());
         attended(&a, || {
             std::thread::scope(|s| {
                 s.spawn(|| gate.inbox.wait(&b, MANY));
@@ -44,11 +44,10 @@ fn answers_pass_long_messages() {
                     send(&a, to_b, 0, &content(i, 100_000));
                 }
                 for _ in 0..200 {
-                    let mut word = 0u64;
-                    let local = (&raw mut word).cast();
-                    insist(&b, || b.get(to_a, local, h.base(), &h, 8, None));
+                    let mut word = [0u64];
+                    there.insist(|there| there.get(0, &mut word, None));
                     assert_eq!(b.flush(None), Status::SUCCESS);
-                    assert_eq!(word, 17, "{provider}");
+                    assert_eq!(word, [17], "{provider}");
                 }
                 gate.open.store(true, Ordering::Release);
             });

@@ -206,9 +206,8 @@ unsafe extern "C" fn query(event: *mut c_void) -> i32 {
 }
 
 pub(crate) fn overrides() -> OverrideOps {
-    let both = OverrideOps::new(Some(device::copy_from), Some(device::copy_to));
     let stream = ptr::without_provenance_mut(NUMBER);
-    both.with_async(Some(start_from), Some(start_to), Some(query), stream)
+    device::copies().with_async(Some(start_from), Some(start_to), Some(query), stream)
 }
 
 /// The address of a copy's host memory, and whether the memory was freed.

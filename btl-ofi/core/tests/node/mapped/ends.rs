@@ -6,20 +6,11 @@ use super::*;
 const OFTEN: (&str, Value) = ("btl_ofi_peer_check_interval", Value::Unsigned(1));
 
 fn all_fail(there: There<'_>) {
-    let notice = Notice {
-        counter: &there.h,
-        address: there.at(64),
-        add: 1,
-    };
-    let word = 1u64;
-    let local = ((&raw const word).cast_mut().cast(), ptr::null_mut());
-    let notified = Op::put(&there.h, there.at(0), local, 8);
     let mut back = [7u8; 8];
     for _ in 0..3 {
         assert_eq!(there.put(0, &[1u8; 8], None), Status::PERM);
         assert_eq!(there.put(0, &[1u8; 100], None), Status::PERM);
-        // SAFETY: the peer is connected, and nothing is posted.
-        let put = unsafe { there.t.put_notify(there.peer, &notified, &notice) };
+        let put = there.put_notify(0, &[1u64], (&there.h, 64, 1), None);
         assert_eq!(put, Status::PERM);
         assert_eq!(there.get(0, &mut back, None), Status::PERM);
         assert_eq!(there.fetch_add(0, &mut 0, None), Status::PERM);
@@ -66,7 +57,7 @@ fn many_regions() {
     for round in 0..200 {
         let region = register_window(&b, &window, Access::all());
         let h = region.handle();
-        let there = There { t: &a, peer, h };
+        let there = There::new(&a, peer, h);
         assert_eq!(put_word(there, 0, round), Status::SUCCESS);
         assert_eq!(window.word(0), round);
         if round % 50 == 49 {
@@ -82,7 +73,7 @@ fn many_regions() {
     attended(&b, || {
         for (round, region) in regions.iter().enumerate() {
             let (value, h) = (round as u64, region.handle());
-            let there = There { t: &a, peer, h };
+            let there = There::new(&a, peer, h);
             let mut old = 0;
             assert_eq!(put_word(there, 0, value), Status::SUCCESS);
             there.insist(|there| there.fetch_add(0, &mut old, None));
@@ -101,7 +92,7 @@ fn many_regions() {
 /// Writes until the transport detects the target's failure.
 fn until_it_fails(there: There<'_>, file: u64) {
     let deadline = Patience::new();
-    let mut value = 0;
+    let mut value = 0u64;
     loop {
         value += 1;
         let status = there.put(0, &[value], None);

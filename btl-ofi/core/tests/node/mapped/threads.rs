@@ -16,7 +16,7 @@ fn one_window_and_others() {
     thread::scope(|s| {
         let users: Vec<_> = (0..THREADS)
             .map(|number| {
-                let there = There { t: &a, peer, h };
+                let there = There::new(&a, peer, h);
                 s.spawn(move || {
                     for round in 0..ROUNDS {
                         let mut old = 0;
@@ -31,7 +31,7 @@ fn one_window_and_others() {
                 })
             })
             .collect();
-        let (b, ended, first) = (&b, &ended, There { t: &a, peer, h });
+        let (b, ended, first) = (&b, &ended, There::new(&a, peer, h));
         let others = s.spawn(move || {
             while !ended.load(Ordering::Relaxed) {
                 let other = Window::new(Memory::Memfd, 512);

@@ -277,8 +277,8 @@ openmpi_names_bad_values() {
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_rd_num: Open MPI does not take its value; 1 to .*steps aside' <<<"$out"
 }
 
-# Loaded by a series that it was not built for: one line, no crash, and the program runs over other
-# components.
+# Tests that a series for which the component was not built prints one line, does not crash, and
+# runs the program over other components.
 openmpi_refuses_series() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_series.so

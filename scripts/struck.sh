@@ -3,7 +3,7 @@
 #
 #   openmpi_struck [SEEDS [FIRST]]    each seed is every kind, killed and stopped, over one provider after the other
 #
-# A job must end by itself. Then no process of it is left, and /dev/shm is empty after the next start of the
+# A job must end by itself. Then no process of the job is left, and /dev/shm is empty after the next start of the
 # component: a killed rank cannot remove its segment, and mpirun leaves the others no time for it. mpirun itself would
 # end a job whose rank is killed, so kills come with --enable-recovery: then the component has to detect the loss, end
 # the job, and print a message. Both fates come with btl_ofi_peer_timeout: only this check finds a dead rank to which

@@ -13,7 +13,8 @@ import running
 import sides
 import turns
 
-# Our targets against each of the others over TCP, by name and bytes (None for all). Within a node it is 1 for all.
+# Our targets against each of the others over TCP, by name and bytes (None for all). Within a node the target is 1
+# for all.
 TARGETS = {
     ("put_latency", 8): 0.8,
     ("get_latency", 8): 0.8,

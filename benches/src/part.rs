@@ -12,7 +12,7 @@ const RUN: &str = "BENCH_RUN";
 /// The fields that the report reads of every part.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub struct Part {
-    /// The run that it belongs to; empty if no run was named.
+    /// The run that this part belongs to; empty if no run was named.
     #[serde(default)]
     pub run: String,
     /// The targets that the part judged itself.

@@ -71,7 +71,7 @@ pub fn pin(rank: u32) {
 pub fn job(provider: &str, plugin: Option<PathBuf>) -> Result<Arc<Job>, String> {
     let mut options = JobOptions::default();
     if let Some(plugin) = plugin {
-        // SAFETY: the user names it on the command line, and trusts it as this program.
+        // SAFETY: the user names the plugin on the command line, and trusts it like this program.
         options = unsafe { options.plugin(plugin) };
     }
     options.settings = vec![

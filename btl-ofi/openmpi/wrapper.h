@@ -1,7 +1,7 @@
 /* The parts of Open MPI's devel headers that the component needs; read by bindgen. */
 #ifdef __clang__
 /* gcc, which configured Open MPI, has this type, but older versions of clang do not. No structure used here
- * contains it. */
+ * contains this type. */
 #define _Float16 short
 #endif
 

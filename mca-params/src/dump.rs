@@ -21,7 +21,7 @@ pub struct Entry {
     pub kind: Kind,
     /// The value.
     pub value: Value,
-    /// The value as text; by name if it has one.
+    /// The value as text; its name if the value has a name.
     pub value_text: String,
     /// The default as text.
     pub default_text: String,
@@ -33,7 +33,7 @@ pub struct Entry {
     pub level: Level,
     /// Description, one line.
     pub help: String,
-    /// The accepted values, if they are fewer than the type's.
+    /// The accepted values, if the type has further values.
     pub valid_values: Option<String>,
     /// The synonyms, if this entry is the parameter's own name.
     pub synonyms: Vec<String>,

@@ -97,7 +97,8 @@ impl From<InvalidValue> for Error {
     }
 }
 
-/// A setting of a user that has no effect, or that a later release will ignore. The host prints it.
+/// A setting of a user that has no effect, or that a later release will ignore. The host prints
+/// this warning.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
@@ -116,7 +117,7 @@ pub enum Warning {
         name: String,
         /// The name to use.
         instead: String,
-        /// The source that uses it.
+        /// The source that uses the setting.
         used_in: Source,
     },
 }

@@ -14,7 +14,7 @@ use crate::value::Value;
 const PROJECT: &str = "opal";
 
 /// Parameters and the sources of their values. A registry reads its sources once, when it is built. Registering and
-/// setting need `&mut`, reading needs `&`. Other threads may own or share it.
+/// setting need `&mut`, reading needs `&`. Other threads may own or share a registry.
 #[derive(Clone, Debug)]
 pub struct Registry {
     layers: Layers,

@@ -4,7 +4,7 @@
 /// the parameter must not run without it unknowingly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Removed {
-    /// The full name that it had, without the project.
+    /// The former full name of the parameter, without the project.
     pub name: &'static str,
     /// The parameter or option to use instead, as the end of a message.
     pub instead: &'static str,

@@ -162,8 +162,9 @@ typedef struct btl_host_vtable {
      * BTL_BAD_PARAM: the user's value does not parse; the host has logged this. */
     btl_status (*param_register)(void *context, const btl_param_decl *decl, btl_param_value *value);
 
-    /* Publishes `size` bytes under `key` for the other processes of the job. The host copies them.
-     * The plugin calls this only from init. Peers see the bytes after the host's next exchange. */
+    /* Publishes `size` bytes under `key` for the other processes of the job. The host copies the
+     * bytes. The plugin calls this only from init. Peers see the bytes after the host's next
+     * exchange. */
     btl_status (*modex_put)(void *context, const char *key, const void *data, size_t size);
 
     /* Reads the bytes that process `proc` published under `key`: copies at most `capacity` bytes and
@@ -258,7 +259,7 @@ typedef struct btl_component btl_component;
 /* A peer as one module sees it; opaque to the host. */
 typedef struct btl_endpoint btl_endpoint;
 /* A registration handle: btl_attributes.handle_size plain bytes at an 8-byte aligned address. The
- * host copies them to peers, and a peer passes its copy as remote_handle. */
+ * host copies these bytes to peers, and a peer passes its copy as remote_handle. */
 typedef struct btl_handle btl_handle;
 
 typedef struct btl_module_vtable btl_module_vtable;
@@ -287,7 +288,8 @@ typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *e
 
 /* Receives a message that a peer sent. `endpoint` is the sender, or NULL if this process has not added
  * it. The `size` bytes at `data`, which is aligned to 8, are valid during the call. The function may
- * send and post operations; it must not wait, because no further message arrives until it returns. */
+ * send and post operations, but must not wait, because no further message arrives until it returns.
+ * */
 typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8_t tag,
                                const void *data, size_t size, void *context);
 
@@ -371,9 +373,10 @@ typedef struct btl_descriptor {
 
 /* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; others ignore them. Not BTL
  * flags. */
-/* The remote handle may be of a registration that ended. The target's processor looks at it: the
- * operation fails with BTL_PERM if the registration ended, and nothing of it was executed then. If
- * another carrier would make the transfer, the call returns BTL_NOT_SUPPORTED and has no effect. */
+/* The remote handle may be of a registration that ended. The target's processor checks the handle:
+ * the operation fails with BTL_PERM if the registration ended, and no part of it was executed then.
+ * If another carrier would make the transfer, the call returns BTL_NOT_SUPPORTED and has no effect.
+ * */
 #define BTL_TRANSFER_FLAG_CHECKED UINT32_C(0x1)
 
 /* The only value of `order`, which is reserved (MCA_BTL_NO_ORDER). */
@@ -419,7 +422,7 @@ typedef struct btl_descriptor {
 #define BTL_DATATYPE_FLOAT 8  /* 32-bit IEEE 754 */
 #define BTL_DATATYPE_DOUBLE 9 /* 64-bit IEEE 754 */
 
-/* The three kinds of AMO. A provider's support differs between them. */
+/* The three kinds of AMO. A provider's support differs between these kinds. */
 #define BTL_ATOMIC_KIND_UPDATE 0  /* updates the target, returns nothing */
 #define BTL_ATOMIC_KIND_FETCH 1   /* updates the target and returns the old value */
 #define BTL_ATOMIC_KIND_COMPARE 2 /* compares, updates and returns the old value */
@@ -432,7 +435,7 @@ typedef struct btl_descriptor {
 #define BTL_CARRIER_COPY 4     /* a copy within this process */
 #define BTL_CARRIERS 5
 
-/* Counts since init. The module keeps running while it reads them, so sums may differ by the
+/* Counts since init. The module keeps running while it reads the counts, so sums may differ by the
  * operations in flight. */
 typedef struct btl_stats {
     btl_table_header header; /* BTL_MAGIC_STATS; the caller sets size, the plugin writes no further */
@@ -521,8 +524,8 @@ typedef struct btl_override_ops {
      * block. Since ABI 1.4, like the fields below. */
     btl_copy_from_strided_fn copy_from_hmem_strided;
     btl_copy_to_strided_fn copy_to_hmem_strided;
-    /* Copies that are complete later. The plugin uses them for large copies of local buffers if query_event
-     * is set too; then copies of several fragments overlap each other and transfers. */
+    /* Copies that are complete later. The plugin uses these functions for large copies of local buffers if
+     * query_event is set too; then copies of several fragments overlap each other and transfers. */
     btl_copy_from_async_fn copy_from_hmem_async;
     btl_copy_to_async_fn copy_to_hmem_async;
     btl_event_query_fn query_event; /* asks for the state of such a copy */
@@ -637,7 +640,7 @@ struct btl_module_vtable {
 
     /* Queries the support of `op` (BTL_ATOMIC_OP_*) on `datatype` (BTL_DATATYPE_*) for one `kind`
      * (BTL_ATOMIC_KIND_*): writes the largest number of elements of one call. BTL_NOT_SUPPORTED: the
-     * module does not support it. */
+     * module does not support the operation. */
     btl_status (*atomic_query)(btl_module *module, uint32_t datatype, uint32_t op, uint32_t kind,
                                size_t *max_count);
 
@@ -838,7 +841,7 @@ typedef struct btl_component_vtable {
                        size_t *count);
 
     /* Makes progress on every module; returns the number of completions, or more if it served
-     * peers, or a negative status. A callback may call it. */
+     * peers, or a negative status. A callback may call this function. */
     int32_t (*progress)(btl_component *component);
 
     /* Ends the component: finalises its live modules and frees it. */

@@ -58,7 +58,8 @@ pub struct ApplyRequest {
     pub datatype: u32,
     /// An [`AtomicOp`](crate::AtomicOp), or [`APPLY_OTHER`].
     pub op: u32,
-    /// Names operation and type for the function of the target's host. The module does not interpret it.
+    /// Names operation and type for the function of the target's host. The module does not interpret
+    /// this name.
     pub code: u32,
 }
 

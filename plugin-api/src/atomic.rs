@@ -146,7 +146,7 @@ impl Datatype {
 }
 
 coded_enum! {
-    /// The three kinds of AMO. A provider's support differs between them.
+    /// The three kinds of AMO. A provider's support differs between these kinds.
     AtomicKind as "atomic kind" {
         /// Updates the target, returns nothing.
         Update = 0,

@@ -99,7 +99,7 @@ pub struct ComponentVtable {
         ) -> Status,
     >,
     /// Makes progress on every module; returns the number of completions, or more if it served peers, or a negative
-    /// [`Status`]. A callback may call it.
+    /// [`Status`]. A callback may call this function.
     pub progress: Option<unsafe extern "C" fn(component: *mut Component) -> i32>,
     /// Ends the component: finalises its live modules and frees it.
     pub close: Option<unsafe extern "C" fn(component: *mut Component) -> Status>,

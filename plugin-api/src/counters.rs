@@ -1,9 +1,9 @@
 //! The counters of a running transport, which other processes of the same user may read.
 //!
 //! This module holds the layout that writer and reader share. A transport keeps its counters in a file in memory
-//! (`memfd`) named [`NAME`]. A reader finds it among the descriptors in `/proc/<pid>/fd`, which the kernel opens only for
-//! processes that may trace that one, checks its first words ([`Unreadable`]), and reads it. No lock is taken: each word by
-//! itself is correct, and words may differ by the operations in flight.
+//! (`memfd`) named [`NAME`]. A reader finds the file among the descriptors in `/proc/<pid>/fd`, which the kernel opens only
+//! for processes that may trace that one, checks its first words ([`Unreadable`]), and reads it. No lock is taken: each
+//! word by itself is correct, and words may differ by the operations in flight.
 
 use std::ffi::CStr;
 use std::fmt;
@@ -42,7 +42,7 @@ pub enum Carrier {
 pub const CARRIERS: usize = 5;
 
 impl Carrier {
-    /// All of them, in the order of their counters.
+    /// All carriers, in the order of their counters.
     pub const ALL: [Carrier; CARRIERS] = [
         Carrier::Provider,
         Carrier::Message,

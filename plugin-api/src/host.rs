@@ -38,8 +38,8 @@ pub struct HostVtable {
             value: *mut ParamValue,
         ) -> Status,
     >,
-    /// Publishes `size` bytes under `key` for the other processes of the job. The host copies them. The plugin calls
-    /// this only from `init`. Peers see the bytes after the host's next exchange.
+    /// Publishes `size` bytes under `key` for the other processes of the job. The host copies the bytes. The plugin
+    /// calls this only from `init`. Peers see the bytes after the host's next exchange.
     pub modex_put: Option<
         unsafe extern "C" fn(
             context: *mut c_void,

@@ -21,7 +21,7 @@ pub struct Endpoint {
 }
 
 /// A registration handle: [`Attributes::handle_size`](crate::Attributes::handle_size) plain bytes at an 8-byte aligned address.
-/// The host copies them to peers, and a peer passes its copy as `remote_handle`.
+/// The host copies these bytes to peers, and a peer passes its copy as `remote_handle`.
 #[repr(C)]
 pub struct Handle {
     _private: [u8; 0],
@@ -53,7 +53,7 @@ pub type ErrorFn = unsafe extern "C" fn(
 );
 
 /// Receives a message that a peer sent. `endpoint` is the sender, or NULL if this process has not added it. The `size` bytes
-/// at `data`, which is aligned to 8, are valid during the call. The function may send and post operations; it must not
+/// at `data`, which is aligned to 8, are valid during the call. The function may send and post operations, but must not
 /// wait, because no further message arrives until it returns.
 pub type ReceiveFn = unsafe extern "C" fn(
     module: *mut Module,
@@ -138,15 +138,16 @@ bitflags! {
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TransferFlags: u32 {
-        /// The remote handle may be of a registration that ended. The target's processor looks at it: the operation fails with
-        /// [`Status::PERM`](crate::Status::PERM) if the registration ended, and nothing of it was executed then. If another
-        /// carrier would make the transfer, the call returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED) and has no
-        /// effect.
+        /// The remote handle may be of a registration that ended. The target's processor checks the handle: the operation fails
+        /// with [`Status::PERM`](crate::Status::PERM) if the registration ended, and no part of it was executed then. If
+        /// another carrier would make the transfer, the call returns [`Status::NOT_SUPPORTED`](crate::Status::NOT_SUPPORTED)
+        /// and has no effect.
         const CHECKED = 0x1;
     }
 }
 
-/// Counts since `init`. The module keeps running while it reads them, so sums may differ by the operations in flight.
+/// Counts since `init`. The module keeps running while it reads the counts, so sums may differ by the operations in
+/// flight.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Stats {

@@ -2,7 +2,7 @@
 /*
  * Copy functions for memory that the provider accesses itself, over the fake of CUDA and a
  * provider that accepts overrides (lab). First one function alone is set, then both, then none.
- * The provider calls the user's function. In place of an absent function, it calls the
+ * The provider calls the user's function. In place of an absent function, the provider calls the
  * transport's, which uses CUDA's driver.
  *
  *   one_override PLUGIN

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /*
  * The part of plugin.c that changes elements of any size and alignment in runs of the target's memory. The
- * origin changes them, under the target's lock, as it does for typed atomics.
+ * origin changes the elements, under the target's lock, as it does for typed atomics.
  */
 
 /* A place among the blocks of all runs. */

@@ -237,7 +237,8 @@ fn keys_of_regions_are_no_small_numbers() {
     });
 }
 
-/// Messages with the right key and random contents. The target refuses or executes them, and serves others.
+/// Messages with the right key and random contents. The target refuses or executes these messages, and
+/// serves others.
 #[test]
 fn random_messages_do_no_harm() {
     const MESSAGES: u32 = 4000;

@@ -111,7 +111,8 @@ int mca_osc_ofi_host_reduce(int code, size_t size, size_t count, const void *ope
 struct ompi_request_t *mca_osc_ofi_host_request(struct ompi_win_t *win);
 /* A completed request. */
 struct ompi_request_t *mca_osc_ofi_host_request_over(void);
-/* Ends a request that is under way, with an MPI error code. The caller must not use it afterwards.
+/* Ends a request that is under way, with an MPI error code. The caller must not use the request
+ * afterwards.
  * */
 void mca_osc_ofi_host_complete(struct ompi_request_t *request, int error);
 

@@ -126,10 +126,10 @@ static inline int MPIX_Query_device_level(int *key)
 }
 
 /*
- * Sets the functions that copy memory of devices, at once for all windows and buffers. Any thread may call it, before MPI_Init
- * or later. NULL sets the transport's own functions again. Operations under way keep earlier functions for their local buffers.
- * The table is copied; its functions must be callable until MPI_Finalize has returned, also after others were set. Local.
- * MPI_ERR_ARG: the table is invalid.
+ * Sets the functions that copy memory of devices, at once for all windows and buffers. Any thread may call this function,
+ * before MPI_Init or later. NULL sets the transport's own functions again. Operations under way keep earlier functions for
+ * their local buffers. The table is copied; its functions must be callable until MPI_Finalize has returned, also after others
+ * were set. Local. MPI_ERR_ARG: the table is invalid.
  */
 static inline int MPIX_Set_device_overrides(const MPIX_Device_overrides *overrides)
 {

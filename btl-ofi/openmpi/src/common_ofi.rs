@@ -1,8 +1,8 @@
 //! Open MPI's own library `common/ofi`, which registers the parameters that all components over libfabric share.
 //!
-//! If the library is present, it registers the parameters for this component too. If this component registered them first, the
-//! library would register them again for the next component, with its own storage, and Open MPI would forget values that were
-//! set by this component's synonyms.
+//! If the library is present, the library registers the parameters for this component too. If this component registered them
+//! first, the library would register them again for the next component, with its own storage, and Open MPI would forget values
+//! that were set by this component's synonyms.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{transmute, zeroed};

@@ -89,7 +89,7 @@ pub(crate) fn all() -> Vec<(String, i128)> {
         ),
         ("BTL_STATS_MIN_SIZE".into(), Stats::MIN_SIZE as i128),
         ("BTL_CARRIERS".into(), CARRIERS as i128),
-        // The Rust types document it with `order`, without a separate constant.
+        // The Rust types document this constant with `order`.
         ("BTL_NO_ORDER".into(), 255),
     ];
     for code in i8::MIN..=i8::MAX {

@@ -30,7 +30,7 @@ fn omp_target_functions() {
             continue;
         }
         let old = ["-DOMP_TARGET_NO_MAPPED_PTR"];
-        // The test declares omp_get_mapped_ptr for headers without it.
+        // The test declares omp_get_mapped_ptr for headers that lack it.
         let declared = "void *omp_get_mapped_ptr(const void *, int);\n";
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join("omp_get_mapped_ptr.h");
         std::fs::write(&place, declared).unwrap();

@@ -1,5 +1,5 @@
-//! A killed rank is in one window of the others, but not in another window. The window without it still works; calls
-//! on the other window fail and leave no locks behind.
+//! A killed rank is in one window of the others, but not in another window. The window without the killed rank still
+//! works; calls on the other window fail and leave no locks behind.
 
 use std::io::Write;
 use std::process::Command;

@@ -2,8 +2,8 @@
 //!
 //! A change of the environment is sound only while no other thread can read it: `setenv(3)` and `getenv(3)` share
 //! memory without a lock. Therefore this module sets a variable only in a process with one thread. In other
-//! processes it prints the variable that the user must export. The host's launcher exports the same settings for
-//! its ranks.
+//! processes this module prints the variable that the user must export. The host's launcher exports the same
+//! settings for its ranks.
 
 use crate::base::sys;
 

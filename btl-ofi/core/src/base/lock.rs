@@ -18,8 +18,8 @@ const SPINS: u32 = 64;
 /// A value that one thread at a time may use.
 pub(crate) struct Lock<T> {
     held: AtomicBool,
-    /// Number of threads in `lock_contended`. Only these threads write it, so an uncontended lock costs nothing
-    /// more.
+    /// Number of threads in `lock_contended`. Only these threads write the number, so an uncontended lock costs
+    /// nothing more.
     waiting: AtomicU32,
     /// Whether calls may overlap.
     threaded: bool,

@@ -11,7 +11,7 @@ use tracing::field::{Field, Visit};
 use tracing::span;
 use tracing::{Event, Level, Metadata, Subscriber};
 
-/// Receives log lines. Any thread may call it.
+/// Receives log lines. Any thread may call the receiver.
 pub type Sink = Arc<dyn Fn(LogLevel, &str) + Send + Sync>;
 
 static SINKS: RwLock<Vec<(LogLevel, Sink)>> = RwLock::new(Vec::new());
@@ -26,8 +26,8 @@ fn sinks() -> RwLockReadGuard<'static, Vec<(LogLevel, Sink)>> {
 #[must_use = "dropping it ends the lines"]
 pub struct Route(Sink);
 
-/// Sends lines up to `level` to `sink`. Other sinks still receive them. A `tracing` subscriber that the process already has
-/// stays in place and receives the lines instead.
+/// Sends lines up to `level` to `sink`. Other sinks still receive these lines. A `tracing` subscriber that the process
+/// already has stays in place and receives the lines instead.
 pub fn route(level: LogLevel, sink: Sink) -> Route {
     INSTALLED.get_or_init(|| {
         receive(

@@ -1,4 +1,5 @@
-//! The transport's parameters, declared as data. This module reads them into [`Options`]; other modules act on them.
+//! The transport's parameters, declared as data. This module reads the parameters into [`Options`]; other modules
+//! act on them.
 //!
 //! Names, types and meanings are those of Open MPI's `btl/ofi` and `common/ofi` components. A comment gives the
 //! reason if this transport has another default.

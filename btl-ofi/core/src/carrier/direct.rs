@@ -78,8 +78,8 @@ impl Core {
         }
     }
 
-    /// Whether the fast path makes a transfer by CMA if the ring does not make it. Otherwise the slow path makes it, and
-    /// tries the ring again.
+    /// Whether the fast path makes a transfer by CMA if the ring does not make it. Otherwise the slow path makes the
+    /// transfer, and tries the ring again.
     #[inline(always)]
     pub(crate) fn copies_quickly(&self, completion: Option<Completion>) -> bool {
         completion.is_none() || self.setup.answers_at_once

@@ -15,10 +15,10 @@ use std::sync::atomic::Ordering;
 const BUSY_POLLS: u32 = 8;
 
 /// A read of the queue that makes system calls takes 20 to 50 times as long as a poll of the rings. While there is traffic
-/// (`Context::has_paused`), every poll reads such a queue. Otherwise a poll reads it when this many times the duration of a
-/// read has passed since the last read. The larger number applies if the provider serves peers itself and this process
-/// reaches no peer through it, because the queue then stays empty. A number of polls would be no measure, because a host
-/// may poll seldom.
+/// (`Context::has_paused`), every poll reads such a queue. Otherwise a poll reads the queue when this many times the
+/// duration of a read has passed since the last read. The larger number applies if the provider serves peers itself and
+/// this process reaches no peer through it, because the queue then stays empty. A number of polls would be no measure,
+/// because a host may poll seldom.
 const COSTLY_PAUSE: u64 = 8;
 const COSTLY_PAUSE_IDLE: u64 = 64;
 
@@ -57,8 +57,8 @@ impl Core {
         context
             .other_polls
             .store(other_polls.wrapping_add(1), Ordering::Relaxed);
-        // Polls any other context. Every second time it is the first context, if that one serves
-        // peers.
+        // Polls any other context. Every second call polls the first context, if that context
+        // serves peers.
         let other = match self.first_serves() && own != 0 && other_polls.is_multiple_of(2) {
             true => 0,
             false => (own + 1 + (other_polls / 2) as usize % (n - 1)) % n,
@@ -71,7 +71,7 @@ impl Core {
         self.node.has_rings || self.policy.has_messages()
     }
 
-    /// Reads one context's queue once. Returns immediately if another thread reads it.
+    /// Reads one context's queue once. Returns immediately if another thread reads the queue.
     #[inline(never)]
     pub(crate) fn poll(&self, context: &Context) -> usize {
         // SAFETY: contexts have their transport's threading.

@@ -182,7 +182,7 @@ pub(crate) struct State {
     pub(crate) channel: Option<Box<Channel>>,
     /// The carriers by which commands of peers arrive here.
     pub(crate) carriers: Carriers,
-    /// Messages with peers, if the transport uses them. Only the first context has them.
+    /// Messages with peers, if the transport uses them. Only the first context has messages.
     pub(crate) messages: Option<Box<Messages>>,
     /// Unconfirmed puts, if puts go by order.
     pub(crate) confirmations: Option<Box<Confirmations>>,

@@ -69,8 +69,8 @@ impl Core {
         }
     }
 
-    /// Fails the provider, because its completions can no longer be read. The endpoints are closed, so that it no longer
-    /// accesses buffers, and operations outstanding at the provider are reported.
+    /// Fails the provider, because its completions can no longer be read. The endpoints are closed, so that the provider
+    /// no longer accesses buffers, and operations outstanding at the provider are reported.
     #[cold]
     pub(crate) fn fail_provider(&self, what: &str) {
         self.defer(Found::ProviderFailed(what.to_owned()));

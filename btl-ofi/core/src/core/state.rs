@@ -36,7 +36,7 @@ pub struct Core {
     /// The module that a door hands out. The module is the first field, so that a pointer to the transport is a pointer
     /// to the module.
     pub module: Module,
-    // The fast paths read it.
+    // The fast paths read this value.
     pub(crate) quick: Quick,
     // Contains a registration, so it is dropped before the objects that the registration keeps open.
     pub(crate) node: Node,

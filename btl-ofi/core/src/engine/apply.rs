@@ -9,8 +9,8 @@
 //! | message | by message |
 //! | the provider | by message, if there are messages, and never on aligned elements of a type that the typed atomics serve |
 //!
-//! A put or get of several runs goes by message if small puts and gets do. This thread makes it if the peer is this
-//! transport ([`scatters`](Transport::scatters)).
+//! A put or get of several runs goes by message if small puts and gets do. This thread makes the put or get if the
+//! peer is this transport ([`scatters`](Transport::scatters)).
 //!
 //! So the commands of one origin to one target take effect in order, together with the origin's atomics. The order does not
 //! hold in the last row, nor on device memory: there, an element may be changed either by commands or by atomics, never by

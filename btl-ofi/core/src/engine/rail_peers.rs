@@ -11,7 +11,7 @@ use std::sync::PoisonError;
 
 impl Transport {
     /// Finds the paths to a peer over further rails. Each rail of this process leads to a rail of the peer on the same
-    /// network. If addresses are no IP addresses, it leads to the peer's rail with the same number.
+    /// network. If addresses are no IP addresses, a rail leads to the peer's rail with the same number.
     pub(crate) fn connect_rails(&self, proc: u64, peer: &Blob) {
         if self.rails.is_empty() || peer.rails.is_empty() {
             return;

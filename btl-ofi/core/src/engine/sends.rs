@@ -1,5 +1,5 @@
-//! Two-sided messages of the host: bytes with a tag. The peer's host receives them by a function (BTL's `send` and active
-//! messages). `fabric::msg` carries them.
+//! Two-sided messages of the host: bytes with a tag. The peer's host receives messages by a function (BTL's `send` and
+//! active messages). `fabric::msg` carries them.
 
 use std::ptr::NonNull;
 
@@ -12,8 +12,9 @@ use crate::fabric::msg::{LARGEST_SEND, Leaves, Sent};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
-    /// Sends `size` bytes with a tag to a peer. The peer's progress passes them to its host's function for messages.
-    /// `fill` writes the bytes to the address that it receives, which is aligned to 8; it must not call the transport.
+    /// Sends `size` bytes with a tag to a peer. The peer's progress passes the bytes to its host's function for
+    /// messages. `fill` writes the bytes to the address that it receives, which is aligned to 8; it must not call the
+    /// transport.
     ///
     /// When this call returns, the transport no longer uses the caller's memory. The result says whether the message has
     /// left. A message that has not left arrives only if this process makes progress; [`has_sent`](Self::has_sent) returns

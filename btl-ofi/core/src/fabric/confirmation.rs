@@ -117,7 +117,7 @@ struct Unconfirmed {
     outstanding: u32,
 }
 
-/// The unconfirmed puts of one context. The context's lock guards them.
+/// The unconfirmed puts of one context. The context's lock guards these puts.
 #[derive(Debug, Default)]
 pub(crate) struct Confirmations {
     peers: HashMap<NonNull<Endpoint>, Unconfirmed>,

@@ -38,8 +38,8 @@ pub(crate) struct Owned<T: Fid> {
     birth: Birth,
 }
 
-// SAFETY: libfabric objects are not tied to a thread. Users of this type call into them as the threading model of
-// their domain allows.
+// SAFETY: libfabric objects are not tied to a thread. Users of this type call into these objects as the threading
+// model of their domain allows.
 unsafe impl<T: Fid> Send for Owned<T> {}
 // SAFETY: a shared `Owned` returns only the pointer; calls through it follow the threading model of the domain.
 unsafe impl<T: Fid> Sync for Owned<T> {}

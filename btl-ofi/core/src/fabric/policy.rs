@@ -115,7 +115,7 @@ fn goes_by_order(info: InfoRef<'_>) -> bool {
     needs_read_order(info) && orders_reads(info)
 }
 
-/// Whether only a read behind them can confirm puts.
+/// Whether only a read behind puts can confirm them.
 pub(crate) fn needs_read_order(info: InfoRef<'_>) -> bool {
     let quirks = Quirks::of(&info.provider());
     let confirmed = confirms(info) && quirks.loses_order_by().is_none();

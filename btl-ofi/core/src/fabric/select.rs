@@ -54,7 +54,7 @@ pub struct Candidate {
     pub domain: String,
     /// The reason for its refusal; `None` if it is usable.
     pub refusal: Option<String>,
-    /// Whether the transport would select it.
+    /// Whether the transport would select the provider.
     pub chosen: bool,
 }
 

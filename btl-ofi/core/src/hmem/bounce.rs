@@ -21,8 +21,8 @@ const PAGE: usize = 4096;
 pub(crate) struct Bounce {
     base: NonNull<u8>,
     pinned: bool,
-    /// State of the provider's operation on the buffer (`engine::staging::wire`). Boxed, because the operation refers
-    /// to it by address.
+    /// State of the provider's operation on the buffer (`engine::staging::wire`). The state is boxed, because the
+    /// operation refers to it by address.
     flag: Box<AtomicI32>,
     /// The copy in progress between a device and the buffer.
     copy: Option<Event>,

@@ -156,7 +156,8 @@ pub(crate) struct Request {
 /// The words of a request, as transferred.
 pub(crate) type Words = [u64; REQUEST];
 
-/// Bits of the second word that hold the command's code. The eight bits above them hold the number of inline bytes.
+/// Bits of the second word that hold the command's code. The eight bits above the code hold the number of inline
+/// bytes.
 const CODE: u64 = 0xff_ffff;
 
 const _: () = assert!(INLINE <= u8::MAX as usize);

@@ -266,7 +266,7 @@ impl Area {
         Ok(carried)
     }
 
-    /// Copies the operands of a command. Another process may change them meanwhile.
+    /// Copies the operands of a command. Another process may change the operands meanwhile.
     ///
     /// # Safety
     /// `from` is readable for the carried bytes, and their number [is possible](Carried::is_possible).

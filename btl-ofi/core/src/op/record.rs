@@ -5,11 +5,11 @@
 //! chunks that are not moved or freed while the context lives, so a pointer that the provider holds stays valid. A
 //! free list makes `take` and `give_back` two moves each.
 //!
-//! The provider gets the record's address. The context that it may claim (FI_CONTEXT, FI_CONTEXT2) lies at that
-//! address, and the transport's data ([`Kept`]) lies behind it. A provider that claims no context never accesses it.
-//! Records then overlap: the context of a record is the `Kept` of the record before. So an outstanding operation
-//! takes half the memory and one cache line, with the same instructions. For this reason references are made to
-//! `Kept` only, never to a whole record.
+//! The provider gets the record's address. The context that the provider may claim (FI_CONTEXT, FI_CONTEXT2) lies at
+//! that address, and the transport's data ([`Kept`]) lies behind it. A provider that claims no context never
+//! accesses it. Records then overlap: the context of a record is the `Kept` of the record before. So an outstanding
+//! operation takes half the memory and one cache line, with the same instructions. For this reason references are
+//! made to `Kept` only, never to a whole record.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;
@@ -37,9 +37,9 @@ pub(crate) struct Record {
 /// The part of an operation record that the transport uses.
 #[repr(C, align(64))]
 struct Kept {
-    /// Operand of an atomic. The provider reads it until completion.
+    /// Operand of an atomic. The provider reads the operand until completion.
     operand: u64,
-    /// Compare value of an atomic. The provider reads it until completion.
+    /// Compare value of an atomic. The provider reads this value until completion.
     compare: u64,
     function: Option<CompletionFn>,
     callback_context: *mut c_void,
@@ -60,7 +60,7 @@ const _: () = assert!(
     "the low bits of a record's address are zero"
 );
 
-/// The operation records of one context. The context's lock guards them.
+/// The operation records of one context. The context's lock guards the records.
 pub(crate) struct Pool {
     free: *mut Record,
     chunks: Vec<Box<[Place]>>,

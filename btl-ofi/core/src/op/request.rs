@@ -48,8 +48,8 @@ pub(crate) enum Operands {
     Buffer(*const c_void),
 }
 
-/// A request for the target's processor, checked against its handle. Any carrier may take it to the target. Each carrier
-/// encodes it in its own form.
+/// A request for the target's processor, checked against its handle. Any carrier may take the request to the target.
+/// Each carrier encodes the request in its own form.
 #[derive(Clone, Copy)]
 pub(crate) struct Request {
     pub(crate) command: Command,

@@ -151,7 +151,7 @@ impl Responder {
     }
 
     /// The region of host memory that several puts name, which is looked up once for all of them. Otherwise the status
-    /// with which they fail.
+    /// with which these puts fail.
     #[inline]
     pub(crate) fn window(
         &mut self,

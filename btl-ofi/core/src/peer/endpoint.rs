@@ -38,7 +38,7 @@ pub struct Endpoint {
     pub(crate) lost: AtomicU32,
     /// 0, or the status that every further operation gets because the peer failed.
     failed: AtomicI16,
-    /// Number of connects minus number of releases. The peers' lock guards it.
+    /// Number of connects minus number of releases. The peers' lock guards the number.
     pub(super) connected: AtomicU16,
     /// The offset in bytes of the peer's slot of counters in a share (`peer::counters`).
     pub(crate) counters: u32,
@@ -277,7 +277,7 @@ impl Endpoint {
         self.marks.fetch_or(mark, Ordering::Relaxed) & mark != 0
     }
 
-    /// Removes a mark. Returns whether the peer had it.
+    /// Removes a mark. Returns whether the peer had the mark.
     pub(crate) fn take_mark(&self, mark: u8) -> bool {
         self.has(mark) && self.marks.fetch_and(!mark, Ordering::Relaxed) & mark != 0
     }

@@ -145,7 +145,7 @@ impl Standing {
 }
 
 /// A number that is equal for processes that share a kernel and a process-id namespace. Clones of a virtual machine may
-/// have equal numbers. The number is 0 if it is unknown.
+/// have equal numbers. An unknown number is 0.
 pub(crate) fn node() -> u64 {
     namespace("/proc/self/ns/pid")
 }

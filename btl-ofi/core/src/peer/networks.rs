@@ -5,7 +5,7 @@
 //!
 //! | the peer | result |
 //! | --- | --- |
-//! | shares this process's network namespace | they meet, on loopback too |
+//! | shares this process's network namespace | the processes meet, on loopback too |
 //! | has a loopback or link-local address, or this process has | refused: such addresses have another meaning on another node |
 //! | has an address of the other family | refused |
 //! | has an address that this node has too, or the reverse (docker0) | refused: each would talk to its own node |

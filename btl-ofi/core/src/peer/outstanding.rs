@@ -7,10 +7,10 @@
 //! `f + 2` proves that phase `f` is empty. Operations issued meanwhile count in later phases and do not prolong the
 //! flush. (The scheme is that of the two indices of sleepable RCU, which has a pair for each processor.)
 //!
-//! A thread that raises a counter reads the phase again. If the phase has advanced meanwhile, it lowers that counter and
-//! raises the other one. Otherwise the thread could count in a counter that was already seen as zero for the next advance, and
-//! the thread's own flush would end too early. This holds for each pair by itself, so it does not matter that the pairs of a
-//! count are read one after the other.
+//! A thread that raises a counter reads the phase again. If the phase has advanced meanwhile, the thread lowers that counter
+//! and raises the other one. Otherwise the thread could count in a counter that was already seen as zero for the next advance,
+//! and the thread's own flush would end too early. This holds for each pair by itself, so it does not matter that the pairs of
+//! a count are read one after the other.
 
 use std::marker::PhantomData;
 

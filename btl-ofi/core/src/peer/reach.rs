@@ -11,11 +11,11 @@
 //!
 //! **Permission** may be lost later: by `PR_SET_DUMPABLE`, by a seccomp filter, or because the main thread ends (the
 //! kernel then finds no memory under the process id). From then on puts and gets to that peer go through its ring,
-//! which needs no permission but waits for the target. If there is no ring, they go through the provider. The
-//! operation that met the error is made again that way, since no part of it was complete.
+//! which needs no permission but waits for the target. If there is no ring, puts and gets go through the provider.
+//! The operation that met the error is made again that way, since no part of it was complete.
 //!
 //! **Yama** (`/proc/sys/kernel/yama/ptrace_scope`): at 1, a process may attach only to its descendants, unless the
-//! target allows it by `PR_SET_PTRACER`. Each transport allows it when it opens.
+//! target allows it by `PR_SET_PTRACER`. Each transport allows peers to attach when it opens.
 
 use std::fs::File;
 

@@ -38,7 +38,7 @@ struct Places<T> {
 /// Memory for [`CHUNK`] values.
 struct Chunk<T> {
     first: NonNull<T>,
-    /// The start of the allocation. The bytes between it and `first` are unused.
+    /// The start of the allocation. The bytes between the start and `first` are unused.
     memory: NonNull<u8>,
 }
 

@@ -238,8 +238,8 @@ impl MappedRegions {
         Ok(())
     }
 
-    /// Removes the object behind a slot, unless a thread uses it. No thread begins to use it from now
-    /// on.
+    /// Removes the object behind a slot, unless a thread uses it. No thread begins to use the object
+    /// from now on.
     fn vacate(&self, held: &mut HashMap<usize, Held>, index: usize) -> bool {
         let slot = &self.slots[index];
         // SeqCst: see `find`.

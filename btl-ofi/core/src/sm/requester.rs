@@ -7,8 +7,8 @@
 //! The operation of a slot may end before the responder answers: the kernel made the transfer, or the operation was
 //! reported as failed. Such a slot is *spent*. There are two kinds:
 //!
-//! - *Revoked*: the responder only skips it. The ring may go to another process, which learns the number of these
-//!   slots.
+//! - *Revoked*: the responder only skips the command. The ring may go to another process, which learns the number
+//!   of these slots.
 //! - *Held*: the responder has begun the command or may still begin it, and accesses its part of the payload until it
 //!   answers. The part is not reused before the answer, and the ring goes to no other process
 //!   ([`Requester::give_back`]).

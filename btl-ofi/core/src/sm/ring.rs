@@ -194,9 +194,9 @@ impl Slot {
         }
     }
 
-    /// The command. The responder reads it after [`is_published`](Self::is_published) returned true. The requester
-    /// reads it before the answer, and therefore before it revokes. Each word is loaded once, so that the checked
-    /// value is also the used value.
+    /// The command. The responder reads the command after [`is_published`](Self::is_published) returned true. The
+    /// requester reads this field before the answer, and therefore before it revokes. Each word is loaded once,
+    /// so that the checked value is also the used value.
     #[inline]
     pub(crate) fn command(&self) -> Command {
         Command {

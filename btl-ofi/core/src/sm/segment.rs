@@ -91,8 +91,8 @@ pub(crate) struct Ring {
 /// The value of [`OWN_LONG`], as a literal because `OWN_LONG` is computed from the layout.
 const OWN_BYTES: usize = 20352;
 
-/// One side at a time writes it. The state of the slot whose command names it determines the side. Accessed through
-/// raw pointers, because a faulty process may write at any time.
+/// One side at a time writes this memory. The state of the slot whose command names the memory determines the
+/// side. Accessed through raw pointers, because a faulty process may write at any time.
 #[repr(C, align(64))]
 struct Payload<const N: usize>(UnsafeCell<[u8; N]>);
 
@@ -401,8 +401,8 @@ impl Claim {
         Ok(!ring.has_unanswered())
     }
 
-    /// Leaves the ring for good, because it holds unanswered commands. Another process claims it after all rings are taken
-    /// and these commands are answered.
+    /// Leaves the ring for good, because it holds unanswered commands. Another process claims the ring after all rings are
+    /// taken and these commands are answered.
     pub(crate) fn desert(self) {
         // Release pairs with the Acquire in `is_deserted` and `reclaim`: all accesses to the block come before another ring
         // takes the block.

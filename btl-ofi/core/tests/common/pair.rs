@@ -340,7 +340,7 @@ impl<'a> Target<'a> {
         target
     }
 
-    /// Its window, as this process reaches it.
+    /// The peer's window, as this process reaches it.
     pub(crate) fn there(&self) -> There<'a> {
         There {
             base: self.window,

@@ -98,7 +98,8 @@ impl Host {
         self.wire(other, LINK, ("10.99.0.", "/24"));
     }
 
-    /// Joins two hosts by a link. The hosts' addresses on it have 1 and 2 between the two texts.
+    /// Joins two hosts by a link. The hosts' addresses on the link have 1 and 2 between the two
+    /// texts.
     pub(crate) fn wire(&self, other: &Host, link: &str, (start, end): (&str, &str)) {
         run(script("wire").args([&self.id(), link, &other.id(), link]));
         for (host, number) in [(self, 1), (other, 2)] {

@@ -143,7 +143,7 @@ pub(crate) fn judged_shares<'a>(
 /// Releases peers that were connected once each.
 pub(crate) fn disconnect_all(t: &Transport, peers: &[usize]) {
     for peer in peers {
-        // SAFETY: the caller connected them once each.
+        // SAFETY: the caller connected each peer once.
         let status = unsafe { t.disconnect(NonNull::new(*peer as *mut _).unwrap()) };
         assert_eq!(status, Status::SUCCESS);
     }

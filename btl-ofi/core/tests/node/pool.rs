@@ -142,8 +142,8 @@ fn doomed_process() {
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
 }
 
-/// A process dies while it uses all blocks. The operations that it posted are executed. Others continue immediately,
-/// and use the blocks again once the target needs no data in them.
+/// A process dies while it uses all blocks. The operations that this process posted are executed. Others continue
+/// immediately, and use the blocks again once the target needs no data in them.
 #[test]
 fn blocks_of_the_dead_are_used_again() {
     let b = open(near(), ThreadLevel::Single, &[]);

@@ -1,5 +1,5 @@
-//! Small puts and gets over shm. The target executes them while it makes progress, otherwise the kernel
-//! does; each is executed once and reported.
+//! Small puts and gets over shm. The target executes these transfers while it makes progress, otherwise
+//! the kernel executes them; each is executed once and reported.
 
 mod model;
 mod stopped;

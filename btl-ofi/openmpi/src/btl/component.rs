@@ -30,8 +30,8 @@ static OPTIONS: Mutex<Option<Result<Options, String>>> = Mutex::new(None);
 #[repr(transparent)]
 pub(crate) struct Exported(UnsafeCell<ffi::mca_btl_base_component_3_0_0_t>);
 
-// SAFETY: this library only takes the structure's address. The host writes to it only while it loads components, on
-// one thread.
+// SAFETY: this library only takes the structure's address. The host writes to the structure only while it loads
+// components, on one thread.
 unsafe impl Sync for Exported {}
 
 /// The symbol that Open MPI looks up in `mca_btl_ofi_rs.so`.
@@ -188,7 +188,8 @@ unsafe extern "C" fn init(
     })
 }
 
-/// Reads completions and runs callbacks. A callback may call it: the transport holds no lock while a callback runs.
+/// Reads completions and runs callbacks. A callback may call this function, because the transport holds no lock
+/// while a callback runs.
 unsafe extern "C" fn progress() -> c_int {
     guarded("progress", 0, || match live::module() {
         Some(module) => {

@@ -21,8 +21,8 @@ use crate::log;
 /// osc/rdma copies a handle into a fixed array of 256 bytes, 8 bytes at a time.
 const _: () = assert!(Handle::SIZE <= 256 && Handle::SIZE.is_multiple_of(8));
 
-/// The cache's registration followed by this component's fields. The cache allocates and frees it. The component's
-/// fields are initialised between `reg_mem` and `dereg_mem`.
+/// The cache's registration followed by this component's fields. The cache allocates and frees this structure. The
+/// component's fields are initialised between `reg_mem` and `dereg_mem`.
 #[repr(C)]
 struct Registration {
     cache: ffi::mca_rcache_base_registration_t,

@@ -55,8 +55,8 @@ impl Transfer {
 #[derive(Default)]
 pub(crate) struct Transfers {
     queues: Queues<(u64, Transfer)>,
-    /// The number of the next transfer. Relaxed accesses suffice: the queues' lock orders them with the contents of
-    /// the queues.
+    /// The number of the next transfer. Relaxed accesses suffice, because the queues' lock orders accesses with the
+    /// contents of the queues.
     next: AtomicU64,
 }
 

@@ -20,8 +20,8 @@ use crate::series;
 #[repr(transparent)]
 struct Exported(UnsafeCell<ffi::ompi_osc_base_component_t>);
 
-// SAFETY: this library only takes the structure's address. The host writes to it only while it loads components, on
-// one thread.
+// SAFETY: this library only takes the structure's address. The host writes to the structure only while it loads
+// components, on one thread.
 unsafe impl Sync for Exported {}
 
 /// The symbol that Open MPI looks up in `mca_osc_ofi_rs.so`, a second name of this library's file.

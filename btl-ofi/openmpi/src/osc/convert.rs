@@ -126,7 +126,7 @@ unsafe extern "C" fn visit(context: *mut c_void, offset: isize, len: usize) {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Element {
     pub(crate) datatype: *mut ffi::ompi_datatype_t,
-    /// The engine's type, if it has it.
+    /// The engine's type, if the engine has this type.
     pub(crate) known: Option<Datatype>,
     /// Bytes of its values.
     pub(crate) size: usize,

@@ -169,7 +169,7 @@ pub(crate) fn set_overrides(overrides: Option<Overrides>) -> Status {
     result
 }
 
-/// Closes the transports. No window may use them any longer.
+/// Closes the transports. No window may use the transports any longer.
 pub(crate) fn close() {
     for scope in SCOPES {
         // Release as in `open`: pairs with the Acquire in `progress`.

@@ -20,7 +20,8 @@ impl Default for Receivers {
 }
 
 impl Receivers {
-    /// Has the transport hand its messages to these functions. The transport ends before they do.
+    /// Has the transport hand its messages to these functions. The transport ends before the
+    /// functions do.
     pub(super) fn attach(&self, transport: &Transport) {
         transport.on_receive(Some(Receive {
             function: receive,

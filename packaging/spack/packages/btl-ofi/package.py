@@ -15,7 +15,7 @@ class BtlOfi(Package):
     version("main", get_full_repo=True)
 
     # Open MPI's devel headers are needed: it must be configured with --with-devel-headers. Otherwise the build
-    # reports it.
+    # reports the missing headers.
     variant("openmpi", default=False, description="Build the components osc/ofi_rs and btl/ofi_rs for Open MPI 4.1 or 5.0")
 
     depends_on("c", type="build")

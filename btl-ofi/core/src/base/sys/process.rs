@@ -40,8 +40,8 @@ pub(crate) fn at_fork(
     child: unsafe extern "C" fn(),
 ) -> Result<(), CallError> {
     scripted!("pthread_atfork");
-    // SAFETY: the functions have the type of handlers. The C library removes them when the image of this function is
-    // unloaded.
+    // SAFETY: the functions have the type of handlers. The C library removes the handlers when the image of this
+    // function is unloaded.
     match unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) } {
         0 => Ok(()),
         code => Err(CallError {

@@ -10,7 +10,7 @@
 //! answers in time again.
 //!
 //! **Completion** is as with CMA: the bytes are in place when the target answers or the copying call returns.
-//! The target need not make progress for it. The origin must, as for any operation.
+//! The target need not make progress for such a transfer. The origin must, as for any operation.
 //!
 //! **Large gets** use both sides at once while the target is quick: within the call, the target copies
 //! fragments into a block of its pool, and the origin copies them out of it. This avoids the kernel's look-up

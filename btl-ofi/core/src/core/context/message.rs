@@ -52,8 +52,8 @@ impl Update {
         (datatype, op): (ffi::fi_datatype, ffi::fi_op),
         context: *mut c_void,
     ) -> *const ffi::fi_msg_atomic {
-        // SAFETY: the caller guarantees that the place is valid. No reference is made to it, because the message has
-        // pointers to it.
+        // SAFETY: the caller guarantees that the place is valid. No reference is made to the place, because the
+        // message has pointers to it.
         unsafe {
             (*update).operands.addr = operands;
             (*update).target.addr = address;

@@ -220,7 +220,7 @@ impl Transport {
     }
 
     /// Posts the operation to the provider, which reaches the peer's device memory. Only the provider
-    /// reaches it.
+    /// reaches this memory.
     ///
     /// # Safety
     /// `endpoint` is live; the local buffers are host memory and valid until completion.

@@ -66,7 +66,7 @@ impl Hmem {
     }
 
     /// Returns the mailbox for peers' requests on staged regions, and whether a thread serves it. The first
-    /// call creates it.
+    /// call creates the mailbox.
     pub(super) fn mailbox(
         &self,
         slow: &SlowWork,

@@ -43,7 +43,7 @@ pub(crate) struct Arrived {
 
 /// A send of a peer.
 pub(crate) struct Incoming<'a> {
-    /// The peer; NULL if this process has not connected it.
+    /// The peer; NULL if this process has not connected the peer.
     pub(crate) endpoint: *mut Endpoint,
     pub(crate) tag: u8,
     pub(crate) bytes: &'a [u8],

@@ -226,8 +226,8 @@ impl Line {
     }
 
     /// Whether the current batch may be sent before it is full. No caller waits for the answer to a batch that has only
-    /// sends. So the next progress sends it, even if many answers are due: a process that shares its processor with the
-    /// target would wait long for these answers.
+    /// sends. So the next progress sends such a batch, even if many answers are due: a process that shares its
+    /// processor with the target would wait long for these answers.
     #[inline]
     pub(super) fn may_send_early(&self, has_only_sends: bool, asker: Asker) -> bool {
         let may = match (asker, has_only_sends) {

@@ -8,15 +8,15 @@
 //!
 //! **Complete means visible**: the answer is sent after the target's processor has executed the batch.
 //!
-//! **Order.** Batches are numbered. The target executes them in the order of their numbers, and keeps a batch that arrives
-//! early until its turn. So the commands of one origin are executed in the order in which they were issued. The
+//! **Order.** Batches are numbered. The target executes batches in the order of their numbers, and keeps a batch that
+//! arrives early until its turn. So the commands of one origin are executed in the order in which they were issued. The
 //! transport does not request `FI_ORDER_SAS`: rxm offers it, but lets a short message overtake a message that rxm sends
 //! in parts (1.17).
 //!
 //! A line has at most [`WINDOW`](line::WINDOW) unanswered batches and at most [`MOST_WAITING`](line::MOST_WAITING) waiting
-//! batches. Beyond these limits it refuses commands for the moment. The provider keeps messages for which no receive is
-//! posted (`FI_RM_ENABLED`). A provider that cannot keep a message returns `FI_EAGAIN` to the sender, and a later progress
-//! sends the rest.
+//! batches. Beyond these limits the line refuses commands for the moment. The provider keeps messages for which no receive
+//! is posted (`FI_RM_ENABLED`). A provider that cannot keep a message returns `FI_EAGAIN` to the sender, and a later
+//! progress sends the rest.
 //!
 //! **Introduction.** A target also answers origins that it did not connect itself. An origin's first batch carries the
 //! origin's key and endpoint address, and is sent alone. The answer gives the origin its client number.

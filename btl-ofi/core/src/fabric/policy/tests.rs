@@ -149,8 +149,8 @@ fn puts_go_by_order_where_nothing_else_confirms_them() {
     }
 }
 
-/// Providers read this number from the environment when they are judged. No test sets it, because other tests may
-/// read it at the same time.
+/// Providers read this number from the environment when they are judged. No test sets the variable, because other
+/// tests may read it at the same time.
 #[test]
 fn several_connections_lose_the_order() {
     assert_eq!(Quirks::of("tcp;ofi_rxm").loses_order_by(), None);

@@ -40,7 +40,7 @@ fn known() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Whether the call succeeded. Logs a warning if it failed.
+/// Whether the call succeeded. Logs a warning if the call failed.
 pub(super) fn done(call: &'static str, result: CUresult) -> bool {
     if result != CUresult::CUDA_SUCCESS {
         tracing::warn!("{call} returned {result:?}");

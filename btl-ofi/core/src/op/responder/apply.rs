@@ -99,8 +99,8 @@ pub(super) unsafe fn change_all<T: Target>(
     if T::HAS_ATOMICS && unsafe { change_listed(plan, &packed, alone) } {
         return Ok(());
     }
-    // The user's function takes many elements at once. If atomics must change the elements, it takes them one by
-    // one.
+    // The user's function takes many elements at once. If atomics must change the elements, the function takes
+    // the elements one by one.
     let has_atomics = T::HAS_ATOMICS && !(alone && own_arithmetic(change).is_none());
     let by = (arithmetic, alone, has_atomics);
     if let Some(block) = plan.only_block() {

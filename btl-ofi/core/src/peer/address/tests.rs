@@ -64,7 +64,7 @@ fn impossible_interfaces_are_refused() {
         assert!(error.contains(why), "{error}");
     };
     // The last bytes of an interface are: kind, prefix, speed, two lengths, 4 bytes of address, and 4 bytes of its name.
-    // The number of rails follows it.
+    // The number of rails follows the name.
     let one = || vec![interface("10.1.0.1", 24)];
     fn at(bytes: &mut [u8], from_end: usize, value: u8) {
         let place = bytes.len() - from_end - 1;

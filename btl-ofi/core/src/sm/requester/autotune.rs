@@ -1,9 +1,10 @@
 //! Measured choice between the two paths of a large get: through the ring, by both sides' copies, or by the kernel
 //! alone.
 //!
-//! The ring moves the data between the caches of the two processors twice. On processors that share a cache it takes
-//! less than half of the kernel's time, on distant ones up to twice as much. A process cannot see the distance, and
-//! the scheduler changes it. So the requester times both ways alternately from time to time, and uses the faster one.
+//! The ring moves the data between the caches of the two processors twice. On processors that share a cache the ring
+//! takes less than half of the kernel's time, on distant ones up to twice as much. A process cannot see the distance,
+//! and the scheduler changes it. So the requester times both ways alternately from time to time, and uses the faster
+//! one.
 
 use std::time::Duration;
 

@@ -62,8 +62,8 @@ pub(super) fn post_all(module: &Module, endpoint: Option<NonNull<Endpoint>>) {
     }
 }
 
-/// Ends the transfers that wait for a peer that is to be released. No transfer is kept for it until its queue
-/// is opened again.
+/// Ends the transfers that wait for a peer that is to be released. No transfer is kept for this peer until
+/// its queue is opened again.
 pub(super) fn begin_release(module: &Module, endpoint: NonNull<Endpoint>) {
     for (_, transfer) in module.transfers().close(endpoint) {
         end(module, endpoint, &transfer, Status::UNREACH);

@@ -1,9 +1,9 @@
 //! osc/rdma's locks. A window has two exclusive locks on each rank. MPI_LOCK_EXCLUSIVE takes one of the two locks; each
 //! accumulate and each fetch-and-op takes the other.
 //!
-//! A lock is a 64-bit word of its rank. An origin takes it by a compare-and-swap of 0 with 2^63, repeated until it succeeds, and
-//! releases it by adding 2^63. A shared lock counts its holders, so a release adds a negative number (osc_rdma_lock.h,
-//! osc_rdma_types.h).
+//! A lock is a 64-bit word of its rank. An origin takes the lock by a compare-and-swap of 0 with 2^63, repeated until it
+//! succeeds, and releases it by adding 2^63. A shared lock counts its holders, so a release adds a negative number
+//! (osc_rdma_lock.h, osc_rdma_types.h).
 //!
 //! **Releases do not gather.** MPI_Win_unlock does not wait for releases, and the process may make no further call for long
 //! while other ranks wait for the lock.

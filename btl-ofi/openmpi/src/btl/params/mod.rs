@@ -1,5 +1,5 @@
-//! The transport's parameters as variables of Open MPI. The transport declares them; this module registers them and
-//! reads their values.
+//! The transport's parameters as variables of Open MPI. The transport declares the parameters; this module
+//! registers them and reads their values.
 
 use std::ffi::{CStr, CString};
 use std::sync::Mutex;

@@ -22,7 +22,7 @@ pub(super) enum Stage {
     Data { posted: bool },
     /// The request is still to be sent, or is being sent.
     Request { posted: bool },
-    /// The target executes it.
+    /// The target executes the command.
     Reply,
     /// The result is still to be fetched, or is being fetched.
     Fetch { posted: bool },

@@ -141,7 +141,7 @@ impl Target {
         number
     }
 
-    /// Returns an answer to the unused ones. The provider does not read it.
+    /// Returns an answer to the unused ones. The provider does not read the answer.
     pub(super) fn free_answer(&mut self, number: u32) {
         self.owe(number, false);
         self.held.answer_left();

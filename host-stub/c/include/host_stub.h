@@ -266,10 +266,10 @@
 // A window of the caller's memory.
 #define HOST_WIN_CREATE 0
 
-// A window of memory that it owns.
+// A window that owns its memory.
 #define HOST_WIN_ALLOCATE 1
 
-// A window of memory that it owns and every rank may address.
+// A window that owns memory which every rank may address.
 #define HOST_WIN_ALLOCATE_SHARED 2
 
 // A window of memory that ranks attach and detach.
@@ -430,8 +430,9 @@ typedef struct host_device_ring_t host_device_ring_t;
 typedef struct host_info_t host_info_t;
 
 // An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
-// handle to NULL, or by host_request_detach. For each of them, NULL is a request that has ended. The
-// handle is never dereferenced: a handle that has ended, or was never a handle, is HOST_ERR_ARG.
+// handle to NULL, or by host_request_detach. For each of these functions, NULL is a request that has
+// ended. The handle is never dereferenced: a handle that has ended, or was never a handle, is
+// HOST_ERR_ARG.
 typedef struct host_request_t host_request_t;
 
 // A layer during one call, from which host_rma_previous continues. Valid on any thread until the entry
@@ -528,9 +529,9 @@ typedef struct host_coll_table_t {
 } host_coll_table_t;
 
 // Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
-// code. The host does not call it again after the end or an error; then `state` belongs to the
-// layer again. Two threads never call it at once. Like the host's own requests, it must end with an
-// error once a rank is gone or the communicator has failed.
+// code. The host does not call the function again after the end or an error; then `state` belongs
+// to the layer again. Two threads never call the function at once. Like the host's own requests,
+// such a collective must end with an error once a rank is gone or the communicator has failed.
 typedef int (*host_coll_pending_fn)(void *state);
 
 // A hook, called with a communicator that was made or is freed, and `param`. Returns HOST_SUCCESS
@@ -564,9 +565,9 @@ typedef struct crt_hooks_t {
     void *(*running)(void);
     // Takes the calling task `task` off its thread until the task is resumed. May return early.
     void (*suspend)(void *task);
-    // Resumes a task. The host may call it from any thread, also before `suspend`, which then returns at
-    // once. The function must neither block nor run the task itself. Once the wait has returned, no call
-    // comes or is under way.
+    // Resumes a task. The host may call this function from any thread, also before `suspend`, which then
+    // returns at once. The function must neither block nor run the task itself. Once the wait has
+    // returned, no call comes or is under way.
     void (*resume)(void *task);
     // Runs another task on this thread, if there is one.
     void (*yield_now)(void);
@@ -721,7 +722,7 @@ typedef struct host_rma_call_t {
     int lock;
     // HOST_MODE_*.
     uint32_t assertion;
-    // For test: the entry sets it if the exposure is over.
+    // For test: the entry sets this flag if the exposure is over.
     int done;
     // The address of the target's first element: in this process if the window's table is shm, else
     // in the target's process.
@@ -751,8 +752,8 @@ typedef struct host_rma_call_t {
     uint32_t unit;
     // Zero.
     int reserved;
-    // The hints of set_info, which belong to the host. For get_info, the entry sets it to new hints, which
-    // then belong to the host.
+    // The hints of set_info, which belong to the host. For get_info, the entry sets this field to new
+    // hints, which then belong to the host.
     struct host_info_t *info;
 } host_rma_call_t;
 
@@ -947,7 +948,8 @@ int host_comm_override(struct host_comm_t *comm,
 // override, so that the layer above finds its own.
 int host_comm_restore(struct host_comm_t *comm);
 
-// Makes the request of a collective that a layer runs itself. A nonblocking entry returns it.
+// Makes the request of a collective that a layer runs itself. A nonblocking entry returns the
+// request.
 //
 // # Safety
 // Any thread may call `test` with `state` until `test` tells that the collective is done.
@@ -1199,7 +1201,7 @@ int host_device_add(const char *name,
 int host_device_starts(int device);
 
 // Tells the host of `size` bytes of memory on a device. Buffers and windows may lie in this memory
-// until host_device_forget_memory. The host accesses it by the copy functions only.
+// until host_device_forget_memory. The host accesses this memory by the copy functions only.
 //
 // # Safety
 // The range is memory of this device until host_device_forget_memory.
@@ -1260,7 +1262,8 @@ int host_device_ring_close(struct host_device_ring_t *handle);
 // Closes a ring, frees its memory, and sets the handle to NULL.
 //
 // # Safety
-// `handle` points to NULL or a ring. The kernels that use it have ended, and no other thread uses it.
+// `handle` points to NULL or a ring. The kernels that use the ring have ended, and no other thread
+// uses it.
 int host_device_ring_free(struct host_device_ring_t **handle);
 
 // Leaves the job in good order; collective. The program must free its windows and all
@@ -1348,7 +1351,7 @@ int host_info_get(struct host_info_t *info,
 int host_win_set_info(struct host_win_t *win,
                       struct host_info_t *info);
 
-// Makes a set of the hints in force for a window. The caller ends it by host_info_free.
+// Makes a set of the hints in force for a window. The caller ends the set by host_info_free.
 //
 // # Safety
 // `info` is NULL or writable.
@@ -1359,7 +1362,7 @@ int host_win_get_info(struct host_win_t *win, struct host_info_t **info);
 //
 // # Safety
 // `layer` and `call` are NULL, or the arguments of an entry that has not returned. One thread at a
-// time calls with them.
+// time calls with these arguments.
 int host_rma_previous(void *_data,
                       const struct host_rma_layer_t *layer,
                       struct host_rma_call_t *call);

@@ -37,7 +37,7 @@ impl Memory {
         self.base as u64
     }
 
-    /// Frees it. No window uses it any more.
+    /// Frees it. No window uses the memory any more.
     pub(super) fn release(self) {
         let words =
             std::ptr::slice_from_raw_parts_mut(self.base.cast::<u64>(), self.len.div_ceil(8));

@@ -8,7 +8,7 @@ use super::{
 };
 use host_stub::win::Info;
 
-/// Tests whose windows have the same hints. All of them share one window, and some make further
+/// Tests whose windows have the same hints. All these tests share one window, and some make further
 /// windows.
 pub(super) struct Pass {
     pub(super) info: Info,

@@ -97,7 +97,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Frees the buffers of such a session. Every epoch that used them must be closed.
+    /// Frees the buffers of such a session. Every epoch that used the buffers must be closed.
     pub(super) fn release(&mut self) {
         self.open = false;
     }
@@ -125,8 +125,8 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// A buffer with these bytes, aligned to 8. If the device refuses it, every use of the buffer fails
-    /// with the reason.
+    /// A buffer with these bytes, aligned to 8. If the device refuses the buffer, every use of the
+    /// buffer fails with the reason.
     pub(super) fn buffer(&mut self, bytes: &[u8]) -> Buffer {
         self.buffer_at(0, bytes)
     }

@@ -46,7 +46,8 @@ fn begun() -> u64 {
     job.transport().stats().expect("stats").posted
 }
 
-/// Runs the next task to its end. Other tasks run inside it after its first `patience` operations.
+/// Runs the next task to its end. Other tasks run inside the task after its first `patience`
+/// operations.
 fn run_one(patience: u64) -> bool {
     let task = TASKS.lock().expect("tasks").pop_front();
     let Some(task) = task else {

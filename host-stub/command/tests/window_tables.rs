@@ -50,7 +50,7 @@ fn rank_goes_with_a_lock() {
     }
     let kind = [LockKind::Shared, LockKind::Exclusive][job.rank() as usize];
     match unboxed(&window.lock(kind, 0, Assertion::empty())) {
-        // The plugin may detect it first, and reports it in its own words.
+        // The plugin may detect the failure first, and reports it in its own words.
         Err(WinError::Job { reason, .. })
             if reason.contains("rank 2") || reason.contains("process 2") =>
         {

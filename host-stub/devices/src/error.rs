@@ -19,7 +19,7 @@ pub enum DeviceError {
         pointer: u64,
         /// The device.
         device: i32,
-        /// The place where it is instead, for people.
+        /// The place where the memory is instead, for people.
         found: String,
     },
     /// NULL, plain or as a location.

@@ -79,7 +79,7 @@ impl MappedMemory {
 /// The devices of one process, for one transport. Any thread may call.
 #[derive(Default)]
 pub struct Devices {
-    /// Shared with the memory that it allocated, which removes its own entry.
+    /// Shared with the memory that the registry allocated, which removes its own entry.
     pub(crate) table: Arc<Mutex<Table>>,
     transport: OnceLock<Transport>,
     /// Whether the program's own functions copy memory of devices.

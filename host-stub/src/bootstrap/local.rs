@@ -23,11 +23,12 @@ pub struct Local {
     /// Whether an exchange is in progress. This is no lock: an exchange makes progress, which may run
     /// another task of the same thread, and this task may call here.
     exchanging: Turns<()>,
-    /// Locked for a whole request with its reply. An exchange locks it only to check for its answer.
+    /// Locked for a whole request with its reply. An exchange takes this lock only to check for its
+    /// answer.
     connection: Mutex<Connection>,
     /// Locked while one message is sent; `None` after the rank left the job. This lock is taken after
-    /// `connection`. An abort locks it alone, because an abort must be sent even while another thread
-    /// waits in a fence.
+    /// `connection`. An abort takes this lock alone, because an abort must be sent even while another
+    /// thread waits in a fence.
     sender: Mutex<Option<UnixStream>>,
     lost: OnceLock<Lost>,
 }

@@ -21,7 +21,7 @@ fn layers(job: &Job) -> CommResult<Register> {
 
 impl Comm {
     /// Returns the communicator of all ranks of the job. The first call is collective, and makes
-    /// it; later calls return the same communicator.
+    /// the communicator; later calls return the same communicator.
     pub fn world(job: &Arc<Job>) -> CommResult<Comm> {
         Comm::world_over(job, &DEFAULTS)
     }

@@ -14,7 +14,8 @@ use crate::job::Job;
 use crate::schedule::{Engine, Scope};
 
 pub(super) struct Inner {
-    // Declared before the job, so that it is dropped before the job ends the transport.
+    // This field is declared before the job, so that it is dropped before the job ends the
+    // transport.
     registry: Arc<Registry>,
     job: Arc<Job>,
     scope: Arc<Scope>,
@@ -38,8 +39,8 @@ pub(super) struct Ranks {
 /// from all others. Clones are the same communicator. Any thread may call, within the job's level.
 /// All ranks make collective calls in the same order.
 ///
-/// Every rank ends it by [`free`](Self::free). A communicator that is dropped without it keeps its
-/// context forever.
+/// Every rank ends the communicator by [`free`](Self::free). A communicator that is dropped without
+/// `free` keeps its context forever.
 #[derive(Clone)]
 pub struct Comm(pub(super) Arc<Inner>);
 
@@ -183,7 +184,7 @@ impl Comm {
         &self.0.layered
     }
 
-    /// Attaches a layer's data to this communicator. Returns the data that it replaces.
+    /// Attaches a layer's data to this communicator. Returns the replaced data.
     pub fn set_attribute(
         &self,
         layer: Layer,
@@ -232,8 +233,8 @@ impl Comm {
     }
 
     /// Ends the communicator: collective. Waits until the collectives in progress have ended and every rank has
-    /// called, then runs the destroy hooks from the lowest layer to the highest. All clones are freed with it;
-    /// windows over it continue to exist. The world is freed only when the rank leaves the job.
+    /// called, then runs the destroy hooks from the lowest layer to the highest. All clones are freed with the
+    /// communicator; windows over it continue to exist. The world is freed only when the rank leaves the job.
     pub fn free(self) -> CommResult<()> {
         let job = Arc::clone(self.job());
         let _entered = job.runtime().enter("free")?;

@@ -86,7 +86,7 @@ impl Contexts {
             let mask = self.offer(turn);
             let masks = exchange(mask.as_ref().map_or(&[], |mask| mask.as_slice()));
             let ended = match &masks {
-                // On some rank it was another agreement's turn.
+                // Some rank offered its numbers to another agreement.
                 Ok(masks) if masks.iter().any(|mask| mask.len() != MASK) => None,
                 Ok(masks) => Some(lowest_common(masks.iter().map(Vec::as_slice))),
                 Err(_) => None,

@@ -23,7 +23,8 @@ pub(super) struct Wish {
 }
 
 impl Comm {
-    /// The communicator of all ranks of the job. The first call makes it, with these defaults.
+    /// The communicator of all ranks of the job. The first call makes the communicator, with these
+    /// defaults.
     pub(crate) fn world_over(job: &Arc<Job>, defaults: &Defaults) -> CommResult<Comm> {
         let registry = Registry::of(job);
         registry.world(job, defaults, || {

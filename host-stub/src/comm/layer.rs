@@ -22,7 +22,7 @@ type Kept = Arc<dyn Any + Send + Sync>;
 pub(super) struct Attributes(RwLock<Vec<(Layer, Kept)>>);
 
 impl Attributes {
-    /// Attaches a layer's data. Returns the data that it replaces.
+    /// Attaches a layer's data. Returns the replaced data.
     pub(super) fn set(&self, layer: Layer, value: Kept) -> Option<Kept> {
         let mut kept = self.0.write().unwrap_or_else(PoisonError::into_inner);
         match kept.iter_mut().find(|(owner, _)| *owner == layer) {

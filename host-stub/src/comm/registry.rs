@@ -83,8 +83,8 @@ impl Registry {
         self.world.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The world. The first call makes it, and other calls wait meanwhile. No lock is held while it
-    /// is made, because its hooks may call here.
+    /// The world. The first call makes the world, and other calls wait meanwhile. No lock is held
+    /// while it is made, because its hooks may call here.
     pub(super) fn world(
         &self,
         job: &Arc<Job>,

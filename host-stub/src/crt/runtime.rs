@@ -112,8 +112,8 @@ pub struct Runtime {
     engine: Arc<Engine>,
 }
 
-/// The engine of the job that was joined last. Conditions belong to no job, so they use this
-/// engine.
+/// The engine of the job that was joined last. Conditions use this engine, because they belong to
+/// no job.
 static CURRENT: RwLock<Weak<Engine>> = RwLock::new(Weak::new());
 
 impl Runtime {

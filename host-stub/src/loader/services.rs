@@ -37,7 +37,7 @@ struct State {
     strings: Mutex<HashMap<String, CString>>,
 }
 
-// SAFETY: State is Sync, and the pointer to it is used only for reading.
+// SAFETY: State is Sync, and the pointer to the state is used only for reading.
 unsafe impl Send for Services {}
 // SAFETY: State is Sync, and the pointer to it is used only for reading.
 unsafe impl Sync for Services {}

@@ -10,8 +10,8 @@ use crate::win::{Datatype, Op};
 /// SliceCollectives of a communicator whose buffers are slices of plain data: reductions of an [`Element`] type, all others
 /// of any [`Pod`] type.
 ///
-/// Every rank calls them in the same order, with buffers of the same length, the same operation and the same root. Each
-/// call blocks until this rank's buffers may be used again.
+/// Every rank calls the collectives in the same order, with buffers of the same length, the same operation and the same
+/// root. Each call blocks until this rank's buffers may be used again.
 ///
 /// A slice of the wrong length is [`CommError::BadArgument`], before anything is sent; the other ranks then wait for this
 /// rank. If ranks call with different lengths, they get [`CommError::Length`], get wrong elements, or wait; no call

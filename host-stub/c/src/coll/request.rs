@@ -18,9 +18,9 @@ pub struct host_coll_request_t {
 }
 
 /// Makes progress with a collective that a layer runs: 1 when it is done, 0 when not, or a negative
-/// code. The host does not call it again after the end or an error; then `state` belongs to the
-/// layer again. Two threads never call it at once. Like the host's own requests, it must end with an
-/// error once a rank is gone or the communicator has failed.
+/// code. The host does not call the function again after the end or an error; then `state` belongs
+/// to the layer again. Two threads never call the function at once. Like the host's own requests,
+/// such a collective must end with an error once a rank is gone or the communicator has failed.
 pub type host_coll_pending_fn = Option<unsafe extern "C" fn(state: *mut c_void) -> c_int>;
 
 // A mutex, because only one thread at a time may use a layer's request.
@@ -60,7 +60,8 @@ impl Pending for OfLayer {
     }
 }
 
-/// Makes the request of a collective that a layer runs itself. A nonblocking entry returns it.
+/// Makes the request of a collective that a layer runs itself. A nonblocking entry returns the
+/// request.
 ///
 /// # Safety
 /// Any thread may call `test` with `state` until `test` tells that the collective is done.

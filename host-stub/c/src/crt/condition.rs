@@ -51,9 +51,9 @@ pub struct crt_hooks_t {
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
     /// Takes the calling task `task` off its thread until the task is resumed. May return early.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
-    /// Resumes a task. The host may call it from any thread, also before `suspend`, which then returns at
-    /// once. The function must neither block nor run the task itself. Once the wait has returned, no call
-    /// comes or is under way.
+    /// Resumes a task. The host may call this function from any thread, also before `suspend`, which then
+    /// returns at once. The function must neither block nor run the task itself. Once the wait has
+    /// returned, no call comes or is under way.
     pub resume: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Runs another task on this thread, if there is one.
     pub yield_now: Option<unsafe extern "C" fn()>,

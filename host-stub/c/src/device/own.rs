@@ -215,7 +215,7 @@ pub unsafe extern "C" fn host_query_overrides(answer: *mut c_int) -> c_int {
             let reason = format!("{call}: the transport knows of no device memory");
             Error::new(HOST_ERR_TRANSPORT, reason)
         })?;
-        // SAFETY: not NULL; the caller guarantees that it is writable.
+        // SAFETY: the pointer is not NULL; the caller guarantees that it is writable.
         unsafe { *answer = info.provider_answer() };
         Ok(())
     })
@@ -273,7 +273,7 @@ fn base_of(call: &str, memory: *const c_void) -> Result<u64> {
 }
 
 /// Tells the host of `size` bytes of memory on a device. Buffers and windows may lie in this memory
-/// until host_device_forget_memory. The host accesses it by the copy functions only.
+/// until host_device_forget_memory. The host accesses this memory by the copy functions only.
 ///
 /// # Safety
 /// The range is memory of this device until host_device_forget_memory.

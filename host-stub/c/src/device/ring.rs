@@ -196,7 +196,8 @@ pub extern "C" fn host_device_ring_close(handle: *mut host_device_ring_t) -> c_i
 /// Closes a ring, frees its memory, and sets the handle to NULL.
 ///
 /// # Safety
-/// `handle` points to NULL or a ring. The kernels that use it have ended, and no other thread uses it.
+/// `handle` points to NULL or a ring. The kernels that use the ring have ended, and no other thread
+/// uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_device_ring_free(handle: *mut *mut host_device_ring_t) -> c_int {
     guarded(|| {

@@ -130,7 +130,7 @@ pub unsafe extern "C" fn host_win_set_info(win: *mut host_win_t, info: *mut host
     })
 }
 
-/// Makes a set of the hints in force for a window. The caller ends it by host_info_free.
+/// Makes a set of the hints in force for a window. The caller ends the set by host_info_free.
 ///
 /// # Safety
 /// `info` is NULL or writable.

@@ -133,7 +133,7 @@ pub(crate) fn inherited() -> host_rma_table_t {
 ///
 /// # Safety
 /// `layer` and `call` are NULL, or the arguments of an entry that has not returned. One thread at a
-/// time calls with them.
+/// time calls with these arguments.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn host_rma_previous(
     _data: *mut c_void,

@@ -10,9 +10,9 @@ use crate::win::window::{host_win_t, window};
 
 /// A window of the caller's memory.
 pub const HOST_WIN_CREATE: c_int = 0;
-/// A window of memory that it owns.
+/// A window that owns its memory.
 pub const HOST_WIN_ALLOCATE: c_int = 1;
-/// A window of memory that it owns and every rank may address.
+/// A window that owns memory which every rank may address.
 pub const HOST_WIN_ALLOCATE_SHARED: c_int = 2;
 /// A window of memory that ranks attach and detach.
 pub const HOST_WIN_DYNAMIC: c_int = 3;

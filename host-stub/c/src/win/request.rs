@@ -12,8 +12,9 @@ use crate::crt::condition::{cond, crt_cond_t};
 use crate::win::window::{host_win_t, window};
 
 /// An operation under way. Ended by host_wait, host_waitall, host_waitany or host_test, which set the
-/// handle to NULL, or by host_request_detach. For each of them, NULL is a request that has ended. The
-/// handle is never dereferenced: a handle that has ended, or was never a handle, is HOST_ERR_ARG.
+/// handle to NULL, or by host_request_detach. For each of these functions, NULL is a request that has
+/// ended. The handle is never dereferenced: a handle that has ended, or was never a handle, is
+/// HOST_ERR_ARG.
 pub struct host_request_t {
     _private: [u8; 0],
 }

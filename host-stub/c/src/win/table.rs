@@ -96,7 +96,7 @@ pub struct host_rma_call_t {
     pub lock: c_int,
     /// HOST_MODE_*.
     pub assertion: u32,
-    /// For test: the entry sets it if the exposure is over.
+    /// For test: the entry sets this flag if the exposure is over.
     pub done: c_int,
     /// The address of the target's first element: in this process if the window's table is shm, else
     /// in the target's process.
@@ -126,8 +126,8 @@ pub struct host_rma_call_t {
     pub unit: u32,
     /// Zero.
     pub reserved: c_int,
-    /// The hints of set_info, which belong to the host. For get_info, the entry sets it to new hints, which
-    /// then belong to the host.
+    /// The hints of set_info, which belong to the host. For get_info, the entry sets this field to new
+    /// hints, which then belong to the host.
     pub info: *mut host_info_t,
 }
 

@@ -38,8 +38,8 @@ impl To {
     }
 }
 
-/// Waits for the threads in the place of a device. The progress thread serves them; without one, this
-/// thread's progress does.
+/// Waits for the threads in the place of a device. The progress thread serves these threads; without
+/// one, this thread's progress serves them.
 pub(super) fn served<T>(
     context: &Context<'_>,
     devices: Vec<ScopedJoinHandle<'_, T>>,

@@ -6,7 +6,7 @@ use host_stub::comm::Comm;
 /// A communicator of the ranks of this node.
 pub(super) struct Neighbours {
     pub(super) comm: Comm,
-    /// This rank's number among them.
+    /// This rank's number among the neighbours.
     pub(super) rank: usize,
     pub(super) size: usize,
 }

@@ -1,7 +1,7 @@
 //! `host-stub stats`: the activity of running processes, by peer and by carrier.
 //!
 //! Each transport keeps counters in a file in memory (`plugin_api::counters`). This command reads the counters of other
-//! processes of the same user twice, and shows the difference. The processes do not notice it.
+//! processes of the same user twice, and shows the difference. The processes do not notice the reading.
 
 pub mod read;
 mod table;

@@ -59,7 +59,7 @@ pub(super) struct Waited {
     pub(super) place: String,
     /// Whether the wait ended; an unfinished wait took `duration_ns` at least.
     pub(super) ended: bool,
-    /// The rank that kept it waiting.
+    /// The rank that kept the call waiting.
     pub(super) blamed: Option<u64>,
     pub(super) reason: String,
 }

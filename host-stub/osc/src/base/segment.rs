@@ -40,7 +40,7 @@ impl NoSegment {
 /// others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Card {
-    /// The process that made it.
+    /// The process that made the segment.
     pub pid: u32,
     /// Its file descriptor there.
     pub fd: i32,
@@ -56,7 +56,7 @@ pub struct Card {
 /// mapping.
 pub struct Segment {
     map: MmapRaw,
-    /// Open while other processes may still open it, and until all parts are reserved.
+    /// The file is open while other processes may still open it, and until all parts are reserved.
     file: Option<File>,
     card: Card,
 }

@@ -9,8 +9,8 @@ use crate::win::{WinError, WinResult};
 
 /// The condition for which a call waits.
 pub trait Until: Sync {
-    /// Whether the wait is over. Any thread that makes progress calls it, often: it must be quick and
-    /// never block.
+    /// Whether the wait is over. Any thread that makes progress calls this function, often: the
+    /// function must be quick and never block.
     fn is_done(&self) -> bool;
 
     /// Called now and then: an error ends the wait.

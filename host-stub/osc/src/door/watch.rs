@@ -2,7 +2,7 @@
 
 use crate::win::WinResult;
 
-/// A call under way. Dropping this ends it.
+/// A call under way. Dropping this value ends the call.
 pub trait Entered {
     /// Names the process that the call accesses.
     fn about(&mut self, process: u64);

@@ -401,7 +401,8 @@ impl Transport {
     }
 
     /// Makes progress of every module of the component and runs the callbacks of completed operations. A callback
-    /// may call it. Returns the number of completions, more if it served peers, or a negative [`Status`].
+    /// may call this function. Returns the number of completions, a larger number if the call served peers, or a
+    /// negative [`Status`].
     #[inline]
     pub fn progress(&self) -> i32 {
         // SAFETY: the component lives as long as `self`.
@@ -409,8 +410,8 @@ impl Transport {
     }
 
     /// Waits until the operations that this thread issued to one peer, or to all, are complete and
-    /// their callbacks have run. A callback must not call it. An error: operations without callback
-    /// failed since the last flush, or a peer is gone.
+    /// their callbacks have run. A callback must not call this function. An error: operations
+    /// without callback failed since the last flush, or a peer is gone.
     #[inline]
     pub fn flush(&self, endpoint: Option<EndpointRef>) -> Status {
         let endpoint = endpoint.map_or(std::ptr::null_mut(), EndpointRef::as_ptr);

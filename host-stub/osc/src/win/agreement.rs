@@ -68,7 +68,7 @@ impl Window {
         match &self.parts.shared {
             Some(shared) => {
                 let word = shared.segment.word(shared.plan.said(rank, turn, index));
-                // The barrier ordered it.
+                // The barrier ordered the store.
                 Ok(word.load(Ordering::Relaxed))
             }
             None => {

@@ -43,7 +43,7 @@ impl Drop for Chunk {
 pub(super) enum ArenaError {
     /// No memory of that many bytes.
     Memory(usize),
-    /// The transport refused to register it.
+    /// The transport refused to register the memory.
     Transport(TransportError),
 }
 
@@ -207,14 +207,14 @@ impl Place {
         self.block.chunk.registration.as_ref()
     }
 
-    /// Gives the block back. No rank may change it any more.
+    /// Gives the block back. No rank may change the block any more.
     pub(super) fn give_back(self) {
         if let Some(arena) = self.arena {
             arena.give_back(self.block);
         }
     }
 
-    /// Leaves the block as it is, for good.
+    /// Leaves the block unchanged, for good.
     pub(super) fn leave(self) {
         self.block.stay();
     }

@@ -86,8 +86,8 @@ impl Custom {
 
 impl Window {
     /// Accumulates elements of a type that the engine does not know. All layouts are of bytes ([`Uint8`](super::Datatype::Uint8)), in the
-    /// same number. With a result buffer it fetches the old elements; then [`CustomOp::NoOp`] ignores the origin's buffer and
-    /// layout. Errors of the door's function are reported here or by the next flush.
+    /// same number. With a result buffer the call fetches the old elements; then [`CustomOp::NoOp`] ignores the origin's buffer
+    /// and layout. Errors of the door's function are reported here or by the next flush.
     ///
     /// # Safety
     /// The buffers are readable and writable for their layouts until the operation is complete.

@@ -125,7 +125,7 @@ pub enum WinError {
         op: Op,
         /// The element type.
         datatype: Datatype,
-        /// The reason why it is not defined.
+        /// The reason why the operation is not defined.
         why: &'static str,
     },
     /// Two layouts of one call differ in type or amount.

@@ -156,7 +156,7 @@ impl InForce {
         }
     }
 
-    /// All of them as hints.
+    /// All values as hints.
     pub(super) fn hints(self) -> Hints {
         Hints {
             no_locks: Some(self.no_locks),

@@ -76,7 +76,7 @@ impl<P: Send + Sync> Hook for Registered<P> {
 struct Entry {
     id: u64,
     hook: Arc<dyn Hook>,
-    /// The number of hooks for which it counts in the comparison among the ranks.
+    /// The number of hooks for which this hook counts in the comparison among the ranks.
     stands_for: usize,
 }
 

@@ -118,8 +118,8 @@ impl Layout {
     }
 
     /// The given runs, in their order. Empty runs are dropped, and runs that follow each other
-    /// without a gap become one run. Runs may overlap; a call that writes them in an undefined
-    /// order is the caller's mistake.
+    /// without a gap become one run. Runs may overlap; a call that writes overlapping runs in an
+    /// undefined order is the caller's mistake.
     pub fn indexed(datatype: Datatype, blocks: &[Block]) -> WinResult<Layout> {
         let size = datatype.size();
         let mut segments: Vec<Segment> = Vec::with_capacity(blocks.len());

@@ -384,7 +384,7 @@ fn job_failed(call: &'static str, failure: &Failure) -> Box<WinError> {
 struct Looked<'a, F> {
     link: &'a Link,
     call: &'static str,
-    /// The rank whose failure ends it; `None`: any rank of the window.
+    /// The rank whose failure ends the wait; `None`: any rank of the window.
     member: Option<usize>,
     done: F,
 }

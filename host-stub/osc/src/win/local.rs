@@ -17,8 +17,8 @@ impl Window {
         }
         // SAFETY: the range was checked to lie in this rank's memory, which stays while the window
         // is not freed. No thread of this process writes it meanwhile: only unsafe functions write
-        // here, and their contract forbids that. Other processes may write it: each byte read is then
-        // old or new, and bytes have no invalid values.
+        // here, and their contract forbids that. Other processes may write this memory: each byte
+        // read is then old or new, and bytes have no invalid values.
         unsafe { std::ptr::copy_nonoverlapping(from, into.as_mut_ptr(), into.len()) };
         Ok(())
     }

@@ -8,8 +8,8 @@
 //! fetching operations and compare-and-swaps of one window use the transport, which makes each
 //! atomic with respect to every other. The same holds for the words of locks and counters. Puts and
 //! gets promise no atomicity (MPI 4.1, 12.7), so each may take its own path. A synchronisation call
-//! orders them with other operations. Here such a call begins with a flush, which waits for the
-//! transport's operations and fences the processor's.
+//! orders puts and gets with other operations. Here such a call begins with a flush, which waits
+//! for the transport's operations and fences the processor's.
 
 use std::sync::atomic::{Ordering, fence};
 

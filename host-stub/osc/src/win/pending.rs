@@ -196,7 +196,7 @@ impl KeptBack {
 /// A flush under way.
 pub(super) struct Flush<'a> {
     pending: &'a Pending,
-    /// The phase in which it began.
+    /// The phase in which the operation began.
     phase: usize,
 }
 

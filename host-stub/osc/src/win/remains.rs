@@ -20,8 +20,8 @@ impl Drop for Remains {
     }
 }
 
-/// The remaining parts of all windows of a context. The context keeps them until it leaves the
-/// transport.
+/// The remaining parts of all windows of a context. The context keeps these parts until it leaves
+/// the transport.
 #[derive(Default)]
 pub(crate) struct Dropped(Mutex<Vec<Remains>>);
 

@@ -205,7 +205,7 @@ impl Window {
         completed
     }
 
-    /// Opens this rank's memory to a group of ranks without waiting for them. If the call fails, it opens nothing.
+    /// Opens this rank's memory to a group of ranks without waiting for them. A call that fails opens nothing.
     pub fn post(&self, group: &[usize], assertion: Assertion) -> WinResult<()> {
         let _entered = self.link.enter("post")?;
         let allowed = Assertion::NOCHECK | Assertion::NOSTORE | Assertion::NOPUT;

@@ -91,7 +91,7 @@ impl Scripted {
         self.gave.lock().unwrap().clone()
     }
 
-    /// A window of memory that outlives it.
+    /// A window of memory that outlives the window.
     pub(crate) fn create(self: &Arc<Self>, memory: &mut [u64]) -> WinResult<Window> {
         let (base, bytes) = (memory.as_mut_ptr().cast(), size_of_val(memory));
         // SAFETY: as in `create`.

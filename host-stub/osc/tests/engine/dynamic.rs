@@ -85,8 +85,8 @@ fn puts_and_gets_that_targets_check_ask_for_nothing() {
     }
 }
 
-/// Slots of memory. The seed decides how they are attached in regions of one to three slots, detached, and attached
-/// again in other regions.
+/// Slots of memory. The seed decides how the slots are attached in regions of one to three slots, detached, and
+/// attached again in other regions.
 struct Slots {
     memory: Vec<u64>,
     /// First slot and number of slots of each region.

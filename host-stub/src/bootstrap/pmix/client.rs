@@ -149,7 +149,7 @@ impl Client {
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// Publishes bytes under a key. Other ranks see them after [`commit`](Self::commit) and a
+    /// Publishes bytes under a key. Other ranks see the bytes after [`commit`](Self::commit) and a
     /// fence.
     pub(super) fn put(&self, key: &str, data: &[u8]) -> Result<(), BootstrapError> {
         let name = text(key);

@@ -23,12 +23,12 @@ const HEADER: usize = 16;
 const SHORT: usize = 512;
 /// Length of the values that carry long contributions.
 const LONG: usize = 16 << 10;
-/// Up to this many rounds use short values; longer remainders use long values. After a long value
-/// was put, it is part of every commit.
+/// Up to this many rounds use short values; longer remainders use long values. A long value is part
+/// of every commit after its put.
 const SHORT_ROUNDS: usize = 4;
 
-/// Maximum time that a server may return a value of an earlier round. After a fence, it should
-/// never do so.
+/// Maximum time that a server may return a value of an earlier round. After a fence, a server
+/// should never return such a value.
 const STALE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Encodes a value. The encoded length is at least the length that its key requires.

@@ -1,5 +1,5 @@
-//! Collectives that layers run themselves. Two things drive them: their requests, and the end of their communicator, which
-//! waits for all of them.
+//! Collectives that layers run themselves. Two callers drive such collectives: their requests, and the end of their
+//! communicator, which waits for all collectives.
 
 use std::sync::{Arc, Mutex, PoisonError, TryLockError, Weak};
 
@@ -10,9 +10,9 @@ use crate::schedule::Scope;
 /// A collective that a layer runs itself.
 pub trait Pending: Send {
     /// Makes progress, and returns whether the collective is complete. The host does not call this function again after it
-    /// has returned true or an error. Any thread that makes progress may call it, so it must not wait. Freeing the
-    /// communicator calls it until it is complete. So a collective that waits for a dead rank, or in a failed
-    /// communicator, must end with an error, like the host's requests.
+    /// has returned true or an error. Any thread that makes progress may call this function, so it must not wait. Freeing
+    /// the communicator calls this function until the collective is complete. So a collective that waits for a dead rank,
+    /// or in a failed communicator, must end with an error, like the host's requests.
     fn test(&mut self) -> CommResult<bool>;
 }
 

@@ -15,10 +15,10 @@ impl Comm {
         self.tables().shared()
     }
 
-    /// Overrides the collectives of this communicator. Only a create hook may call it. Usually
-    /// `functions` is a copy of the functions of [`collectives`](Self::collectives), with some
-    /// entries replaced. Communicators for which a layer sets the same functions and data over the
-    /// same table share one table. Returns the new table, which refers to the previous one.
+    /// Overrides the collectives of this communicator. Only a create hook may call this function.
+    /// Usually `functions` is a copy of the functions of [`collectives`](Self::collectives), with
+    /// some entries replaced. Communicators for which a layer sets the same functions and data over
+    /// the same table share one table. Returns the new table, which refers to the previous one.
     pub fn override_collectives(
         &self,
         functions: Collectives,
@@ -38,8 +38,8 @@ impl Comm {
     }
 
     /// Undoes the last [`override_collectives`](Self::override_collectives). Only a destroy hook
-    /// may call it. The layer then finds the table that it set, and the layer above will find its
-    /// own. Returns the restored table.
+    /// may call this function. The layer then finds the table that it set, and the layer above will
+    /// find its own. Returns the restored table.
     pub fn restore_collectives(&self) -> CommResult<Arc<CollTable>> {
         let call = "restore_collectives";
         if !self.is_freed() {

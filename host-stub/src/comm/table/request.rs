@@ -13,8 +13,8 @@ enum Work {
     Layer(Arc<Run>),
 }
 
-/// A collective in progress. The collective's buffers belong to it until [`test`](Self::test) or
-/// [`wait`](Self::wait) returns that it is complete. Dropping the request waits.
+/// A collective in progress. The buffers belong to the collective until [`test`](Self::test) or
+/// [`wait`](Self::wait) returns that the collective is complete. Dropping the request waits.
 #[must_use = "a request that is dropped at once waits for its collective"]
 pub struct CollRequest {
     comm: Comm,
@@ -33,7 +33,8 @@ impl CollRequest {
         }
     }
 
-    /// The request of a collective that a layer runs. Freeing the communicator waits for it.
+    /// The request of a collective that a layer runs. Freeing the communicator waits for the
+    /// request.
     pub fn of_layer(comm: &Comm, pending: Box<dyn Pending>) -> CollRequest {
         CollRequest {
             comm: comm.clone(),
@@ -43,7 +44,7 @@ impl CollRequest {
     }
 
     pub(crate) fn scheduled(comm: &Comm, ticket: Ticket) -> CollRequest {
-        // From now on the progress thread drives it.
+        // From now on the progress thread drives the collective.
         comm.job().runtime().engine().awaited();
         CollRequest {
             comm: comm.clone(),
@@ -91,7 +92,7 @@ impl CollRequest {
         outcome.map(|()| true)
     }
 
-    /// The outcome, if it is known now. The work then ends.
+    /// The outcome, if the collective has ended. The work then ends.
     fn outcome(&mut self) -> Option<CommResult<()>> {
         let comm = self.comm.clone();
         let Some(engine) = comm.registry().engine() else {

@@ -13,7 +13,7 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// The host's default table. The first call makes it of these functions.
+    /// The host's default table. The first call makes the table of these functions.
     pub(crate) fn base_of(&self, functions: Collectives) -> &Arc<CollTable> {
         let make = || Arc::new(CollTable::new(functions, None, None));
         self.base.get_or_init(make)
@@ -53,8 +53,8 @@ impl Tables {
     }
 }
 
-/// The table of a communicator. Calls read a plain pointer; layers change it while no call is in
-/// progress.
+/// The table of a communicator. Calls read a plain pointer; layers change the pointer while no call
+/// is in progress.
 pub(crate) struct Stack {
     current: AtomicPtr<CollTable>,
     /// The table to which `current` points.

@@ -41,9 +41,9 @@ impl Operands {
     }
 }
 
-/// Issues commands, counted by `pending`. Returns the number of bytes that they cover. The number is less than all bytes if
-/// the transport refuses a command, possibly because of the command's runs; the refused command and later ones are not
-/// done.
+/// Issues commands, counted by `pending`. Returns the number of bytes that the commands cover. The number is less than all
+/// bytes if the transport refuses a command, possibly because of the command's runs; the refused command and later ones are
+/// not done.
 ///
 /// # Safety
 /// The caller vouches for the transfer, whose results are packed.

@@ -108,8 +108,8 @@ impl Window {
         }
     }
 
-    /// Issues the first command to a target by itself. The transport refuses it if a network card changes such elements or if
-    /// they lie on a device; then none of them is gathered any more.
+    /// Issues the first command to a target by itself. The transport refuses this command if a network card changes such
+    /// elements or if they lie on a device; then no further accumulate on such elements is gathered.
     ///
     /// # Safety
     /// The caller vouches for the transfer, which has no gaps.

@@ -164,8 +164,8 @@ impl Place {
         self.holds.end();
     }
 
-    /// Sends the command gathered for a rank. Another thread may have sent it, and may have gathered for another rank since.
-    /// The next flush of the target reports a failure.
+    /// Sends the command gathered for a rank. Another thread may have sent the command, and may have gathered for another
+    /// rank since. The next flush of the target reports a failure.
     fn send(&self, link: &Link, call: &'static str, peer: &Peer) {
         let mut waiter = link.tries_of(call, peer.rank);
         while let Sent::Later = {

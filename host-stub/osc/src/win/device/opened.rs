@@ -3,7 +3,7 @@
 //!
 //! This path is for puts and gets only. The owner executes accumulates, which makes them atomic. A put or get is complete at
 //! origin and target when its call returns, so flushes wait for nothing, and a flush still orders puts with accumulates.
-//! Each origin decides for itself: if it cannot open the memory, the transport moves the bytes.
+//! If an origin cannot open the memory, the transport moves the bytes of this origin.
 
 use crate::door::{OpenedMemory, Run};
 use crate::win::error::{WinError, WinResult};
@@ -73,8 +73,8 @@ impl Window {
         self.opened(rank).is_some()
     }
 
-    /// A rank's memory, if it is opened here. Opens the memory after this process has used the
-    /// rank's device.
+    /// A rank's memory, if this process has opened it. Opens the memory after this process has used
+    /// the rank's device.
     pub(in crate::win) fn opened(&self, rank: usize) -> Option<&dyn OpenedMemory> {
         let neighbour = self.parts.neighbours.find(rank)?;
         if let Some(known) = neighbour.opened.get() {

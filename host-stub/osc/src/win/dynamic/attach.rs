@@ -37,8 +37,8 @@ impl Window {
         unsafe { (self.table.attach)(self, base, len) }
     }
 
-    /// Detaches memory that was attached at this address. Local; afterwards no rank's operation
-    /// reaches it. [`WinError::BadArgument`]: nothing was attached there.
+    /// Detaches memory that was attached at this address. The call is local; afterwards no rank's
+    /// operation reaches the memory. [`WinError::BadArgument`]: nothing was attached there.
     pub fn detach(&self, base: *const u8) -> WinResult<()> {
         let _entered = self.link.enter("detach")?;
         (self.table.detach)(self, base)

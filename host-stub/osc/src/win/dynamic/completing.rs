@@ -1,12 +1,12 @@
 //! The calls that complete a dynamic window's operations. Each ends the validity of the keys that an origin holds for its
 //! targets' regions.
 //!
-//! A region stays attached while an operation of this rank on the region is incomplete: MPI forbids the owner to detach it
-//! earlier. The owner learns from this rank's program that it may detach the region, and only after one of these calls. So
-//! an origin may reuse the key of such a region until its next such call. A call counts itself after all operations are
-//! complete and before it returns: before this moment no owner was told, and operations issued later look the key up again.
-//! A program learns without a call of the window that operations with requests are complete, so these operations keep no
-//! key.
+//! A region stays attached while an operation of this rank on the region is incomplete: MPI forbids the owner to detach the
+//! region earlier. The owner learns from this rank's program that it may detach the region, and only after one of these
+//! calls. So an origin may reuse the key of such a region until its next such call. A call counts itself after all
+//! operations are complete and before it returns: before this moment no owner was told, and operations issued later look
+//! the key up again. A program learns without a call of the window that operations with requests are complete, so these
+//! operations keep no key.
 
 use crate::win::btl::{active, passive};
 use crate::win::epoch::{Assertion, FencePlan, LockKind};

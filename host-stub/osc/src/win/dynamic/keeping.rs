@@ -14,7 +14,7 @@ thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a window's call on this thread keeps a lock or a turn. If so, the progress that it makes begins no operation.
+/// Whether a window's call on this thread keeps a lock or a turn. If so, the progress of this call begins no operation.
 pub fn is_kept() -> bool {
     KEEPS.get()
 }

@@ -42,7 +42,7 @@ impl Shape {
         }
     }
 
-    /// Words of a slot: address, length, handle. A length of zero means that it is free.
+    /// Words of a slot: address, length, handle. A length of zero means that the slot is free.
     pub(in crate::win) const fn slot_words(self) -> usize {
         2 + self.handle_words
     }

@@ -25,7 +25,7 @@ bitflags! {
 /// The kind of a target's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Several ranks may hold it at the same time.
+    /// Several ranks may hold the lock at the same time.
     Shared,
     /// One rank alone holds the lock.
     Exclusive,

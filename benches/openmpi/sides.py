@@ -70,8 +70,8 @@ def tcp(options):
 def hosts(options):
     """The same between two hosts that `options.mpirun` names, which share NETWORK."""
     ours = {**path(options), **RDMA, "btl": "self,ofi_rs", "btl_ofi_mode": "2", "btl_ofi_if_include": NETWORK}
-    # sockets is the only provider with which it works between hosts: net has no atomics, and it refuses the
-    # others.
+    # sockets is the only provider with which the other component works between hosts: net has no atomics,
+    # and the component refuses the other providers.
     theirs = {**RDMA, "btl": "self,tcp,ofi", **provider("sockets")}
     return [
         (WINDOWS, {**path(options), "btl_ofi_if_include": NETWORK}, []),

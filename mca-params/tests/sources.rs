@@ -258,7 +258,7 @@ fn a_malformed_file_is_named_with_its_line() {
 #[test]
 fn an_unreadable_file_is_named() {
     let folder = Folder::new("unreadable");
-    // A folder cannot be read as a file, by root neither.
+    // Not even root can read a folder as a file.
     fs::create_dir(folder.path("home/.openmpi/mca-params.conf")).expect("create");
     let error = folder.builder().build().expect_err("unreadable");
     assert!(

@@ -2,7 +2,8 @@
 //! of each field and the value of each constant.
 //!
 //! The bindings contain their sizes as assertions, which the compiler of Rust checks. This test reads the numbers of
-//! the assertions, has `cc` print its numbers for the same names, and compares both. `CPPFLAGS` may name other headers.
+//! the assertions, has `cc` print its numbers for the same names, and compares the two lists. `CPPFLAGS` may name other
+//! headers.
 
 #![allow(
     clippy::panic,

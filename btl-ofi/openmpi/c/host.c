@@ -24,7 +24,8 @@ opal_proc_t *mca_btl_ofi_host_keep_process(uint32_t jobid, uint32_t vpid)
     opal_process_name_t name = {.jobid = jobid, .vpid = vpid};
     opal_proc_t *proc = opal_proc_for_name(name);
     if (NULL != proc) {
-        /* Never released: at its end, Open MPI releases each process until no reference is left. */
+        /* The reference is never released: at its end, Open MPI releases each process until no
+         * reference is left. */
         OBJ_RETAIN(proc);
     }
     return proc;

@@ -134,7 +134,7 @@ mod tests {
         let mut to = [0u8; 5];
         let there = to.as_mut_ptr();
         let target = there as u64;
-        // SAFETY: both are arrays of five bytes.
+        // SAFETY: both buffers are arrays of five bytes.
         unsafe { write(pid, from.as_mut_ptr().cast(), target, 5) }.unwrap();
         assert_eq!(to, from);
         // SAFETY: `there` is the first byte of `to`, and `from` is an array of five bytes.
@@ -179,20 +179,20 @@ mod tests {
         let target = to.as_mut_ptr() as u64;
         let some = NonZeroUsize::new(3).unwrap();
         let script = Script::new().answers("process_vm_writev", some);
-        // SAFETY: both are arrays of five bytes.
+        // SAFETY: both buffers are arrays of five bytes.
         unsafe { write(pid, from.as_mut_ptr().cast(), target, 5) }.unwrap();
         drop(script);
         // The script copied nothing, so the first three bytes show where the second call began.
         assert_eq!(to, [0, 0, 0, 4, 5]);
         let script = Script::new().answers("process_vm_readv", some);
-        // SAFETY: both are arrays of five bytes.
+        // SAFETY: both buffers are arrays of five bytes.
         unsafe { read(pid, from.as_mut_ptr().cast(), target, 5) }.unwrap();
         drop(script);
         assert_eq!(from, [1, 2, 3, 4, 5]);
         let script = Script::new()
             .answers("process_vm_writev", some)
             .fails("process_vm_writev", libc::EFAULT);
-        // SAFETY: both are arrays of five bytes.
+        // SAFETY: both buffers are arrays of five bytes.
         let stopped = unsafe { write(pid, from.as_mut_ptr().cast(), target, 5) };
         drop(script);
         assert_eq!(stopped, Err(Refused(libc::EFAULT)), "the target's page");

@@ -12,8 +12,8 @@ use plugin_api::Status;
 pub struct CallError {
     /// C name of the call.
     pub call: &'static str,
-    /// The error number, positive: an `errno` or an `FI_E*`. An error that has both has the same value
-    /// in both.
+    /// The error number, positive: an `errno` or an `FI_E*`. An error that is both an `errno` and an
+    /// `FI_E*` has one value.
     pub code: i32,
 }
 

@@ -7,8 +7,8 @@ use plugin_api::Status;
 #[doc(inline)]
 pub use crate::quick_entry;
 
-/// Keeps two branches apart. Without this, the compiler merges their conditions, and code that sets and combines
-/// flags takes more instructions than branches that are never taken.
+/// Keeps two branches apart. Without this function, the compiler merges their conditions, and code that sets and
+/// combines flags takes more instructions than branches that are never taken.
 #[inline(always)]
 pub fn branch() {
     #[cfg(not(miri))]
@@ -18,8 +18,8 @@ pub fn branch() {
     }
 }
 
-/// Returns the same status. The compiler then loads the value of `SUCCESS` only at the return. Without this, the
-/// compiler loads the value before the provider's call, into a register that it must then save.
+/// Returns the same status. The compiler then loads the value of `SUCCESS` only at the return. Without this
+/// function, the compiler loads the value before the provider's call, into a register that it must then save.
 #[inline(always)]
 pub fn late_success(status: Status) -> Status {
     #[cfg(not(miri))]

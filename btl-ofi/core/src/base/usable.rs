@@ -32,7 +32,7 @@ pub(crate) fn check(base: u64, length: u64, access: Access) -> Result<(), Error>
     let Some(last) = last.filter(|_| writing || reading) else {
         return Ok(());
     };
-    // All bytes of a page permit the same.
+    // All bytes of a page permit the same accesses.
     let words = match base / SMALLEST_PAGE == last / SMALLEST_PAGE {
         true => &[base][..],
         false => &[base, last],

@@ -49,7 +49,7 @@ impl Transport {
         }
     }
 
-    /// The time that a release waits at most. Zero after an earlier wait timed out.
+    /// The time that a release waits at most. The time is zero after an earlier wait timed out.
     pub(crate) fn patience(&self) -> Duration {
         match self.detector.impatient.load(Ordering::Relaxed) {
             false => CLOSE_PATIENCE,

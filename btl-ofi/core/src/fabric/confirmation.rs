@@ -165,7 +165,7 @@ impl Confirmations {
         self.due.len()
     }
 
-    /// Moves the [`next`](Self::next) peer behind the others.
+    /// Moves the [`next`](Self::next) peer behind the other peers.
     pub(crate) fn put_off(&mut self) {
         if !self.due.is_empty() {
             self.due.rotate_left(1);

@@ -69,8 +69,8 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.registrar.birth.is_here() {
-            // The registration belongs to the parent. So do the tables, which a thread of the parent may
-            // have locked at the fork.
+            // The registration belongs to the parent. The tables belong to the parent, too, and a thread
+            // of the parent may have locked them at the fork.
             std::mem::forget(self.mr.take());
             return;
         }

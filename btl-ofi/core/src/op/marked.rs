@@ -1,6 +1,6 @@
 //! Context pointers of the provider that are neither an address of a record nor a tag: they have a bit set that is zero
-//! in both. Marked contexts mean a message, or a record with a word about its operation. A provider that claims contexts
-//! gets [memory](Claimed) for the contexts of messages, and never a marked record.
+//! in records' addresses and in tags. Marked contexts mean a message, or a record with a word about its operation. A
+//! provider that claims contexts gets [memory](Claimed) for the contexts of messages, and never a marked record.
 
 use std::ffi::c_void;
 use std::mem::{MaybeUninit, offset_of};
@@ -170,10 +170,10 @@ mod tests {
         ] {
             let context = marked.context();
             assert!(Tag::from_untracked(context).is_none());
-            // SAFETY: none of them is a claimed context.
+            // SAFETY: none of these contexts is claimed.
             assert_eq!(unsafe { Marked::of(context) }, Some(marked));
         }
-        // SAFETY: it is no claimed context.
+        // SAFETY: the context is not claimed.
         assert_eq!(unsafe { Marked::of(record.as_ptr().cast()) }, None);
     }
 
@@ -189,7 +189,7 @@ mod tests {
             // SAFETY: the context is 64 bytes of the claimed memory, and aligned as its type asks.
             unsafe { context.cast::<fi_context2>().write_bytes(0xff, 1) };
             assert!(Tag::from_untracked(context).is_none());
-            // SAFETY: it is a claimed context.
+            // SAFETY: the context is claimed.
             let marked = unsafe { Marked::of(context) };
             assert_eq!(marked, Some(Marked::Message(message)));
             // SAFETY: the memory came from a box, and the context is no longer used.

@@ -1,10 +1,10 @@
 //! Whether the kernel lets this process access a local peer's memory by cross-memory attach (`base/cma.rs`), and how this
 //! process verifies that the memory is the peer's.
 //!
-//! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps both. So each process
-//! announces a *probe*: the address of a word and the word's value. This process reads the probe when it connects the
-//! peer, in each check of the failure detector, and before it revokes a ring transfer and makes the transfer by CMA. If
-//! the word has another value or is not mapped, the peer's transport is gone. Checks are at least
+//! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps the id and the start
+//! time. So each process announces a *probe*: the address of a word and the word's value. This process reads the probe
+//! when it connects the peer, in each check of the failure detector, and before it revokes a ring transfer and makes the
+//! transfer by CMA. If the word has another value or is not mapped, the peer's transport is gone. Checks are at least
 //! `btl_ofi_peer_check_interval` apart. For a host that never polls, every 256th copy tests whether a check is due.
 //! Between checks a copy may still access memory that is no longer the peer's, if the new program has memory mapped at
 //! the same addresses and runs as the same user.

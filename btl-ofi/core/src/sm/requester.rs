@@ -59,7 +59,7 @@ enum Use {
     Apply,
     /// An atomic.
     Atomic,
-    /// A transfer that CMA can make as well.
+    /// A transfer that CMA can make, too.
     Put,
     Get,
     /// A fragment of a get whose caller waits for it (`get_fragments`).

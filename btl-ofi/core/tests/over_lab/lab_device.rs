@@ -1,5 +1,5 @@
 //! Windows on a device over the lab provider: the provider accesses them directly, or copies are
-//! used when a transfer fails. Also tables that lack one copy function.
+//! used when a transfer fails. Further tests use tables that lack one copy function.
 
 use plugin_api::HmemInfo;
 

@@ -78,7 +78,7 @@ impl Services {
     /// # Safety
     /// The context belongs to a table made here.
     unsafe fn at<'a>(context: *mut c_void) -> &'a Services {
-        // SAFETY: it is the address of `NODE` or `ALL`.
+        // SAFETY: the pointer is the address of `NODE` or `ALL`.
         unsafe { &*context.cast_const().cast() }
     }
 

@@ -146,7 +146,8 @@ impl Queue {
         if faults.silent != 0 && state.posted == faults.silent {
             state.fall_silent(operation.position, operation.peer.pid, faults.back);
         }
-        // Some effects come long before their completion; under automatic progress all effects do.
+        // Some effects come long before their completion; under automatic progress all effects come
+        // long before it.
         let early = config.auto_progress || (faults.delay > 0 && state.random.below(3) == 0);
         let silent = state.is_silent(operation.position);
         state.pending.push_back(operation);

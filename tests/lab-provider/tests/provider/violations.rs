@@ -294,7 +294,7 @@ fn every_end_is_counted_once() {
         for _ in 0..3 {
             assert_eq!(b.write(&source, 0, 5, ptr::null_mut()), 0);
         }
-        // Two ends have a stray completion behind them, and one fails.
+        // A stray completion follows two of the ends, and another end is a failure.
         let ends: Vec<bool> = (0..5).map(|_| b.ends()).collect();
         assert_eq!(ends.iter().filter(|good| **good).count(), 4);
         assert_eq!(close(mr), 0);

@@ -11,8 +11,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Claims a ring of the peer if the route of its atomics is not fixed yet. Without a ring, its atomics take
-    /// the route to other nodes.
+    /// Claims a ring of the peer if the route of its atomics is not fixed yet. Without a ring, the peer's
+    /// atomics take the route to other nodes.
     #[cold]
     #[inline(never)]
     pub(crate) fn claim_ring(&self, endpoint: NonNull<Endpoint>) -> Result<(), Status> {

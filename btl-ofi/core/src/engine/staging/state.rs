@@ -328,7 +328,7 @@ impl Transport {
     /// Whether a record belongs to an operation on device memory that needs copies.
     ///
     /// # Safety
-    /// The record is in use. The caller holds the lock of its pool.
+    /// The record is in use. The caller holds the lock of the record's pool.
     pub(crate) unsafe fn is_staged(&self, record: NonNull<Record>) -> bool {
         // SAFETY: the caller guarantees that the record is in use.
         unsafe { Record::tag(record) }.is_whole() && !self.compounds.has(record)

@@ -17,7 +17,7 @@ fn records_are_reused_and_told_apart() {
             unsafe { Record::fill(r, tag, None, ptr::null_mut(), ptr::null_mut()) };
             assert_eq!(pool.owns(r.as_ptr().cast()), Some(r));
             assert!(Tag::from_untracked(r.as_ptr().cast()).is_none());
-            // SAFETY: it is no claimed context.
+            // SAFETY: the context is not claimed.
             assert_eq!(unsafe { Marked::of(r.as_ptr().cast()) }, None);
             taken.push(r);
         }

@@ -89,7 +89,7 @@ fn a_region_is_found_by_peer_and_handle() {
     let there = used.place(h.base() + 16, 8).unwrap();
     assert_ne!(there as u64, h.base() + 16, "a mapping of its own");
     let here: *mut u64 = ptr::with_exposed_provenance_mut(h.base() as usize + 16);
-    // SAFETY: both name one word of the file, which stays mapped.
+    // SAFETY: both handles name one word of the file, which stays mapped.
     unsafe {
         here.write_volatile(9);
         assert_eq!(there.cast::<u64>().read_volatile(), 9);

@@ -13,7 +13,7 @@
 //! - A put with no request, handle or fragment has a NULL callback. Local handles are NULL, because the
 //!   registration thresholds have no limit. Fetching atomics come with the handle of osc/rdma's fragment, which is ignored.
 //! - osc/rdma calls flush with a NULL endpoint, for all peers. Flush must run callbacks before it returns, because they use
-//!   requests that osc/rdma frees afterwards. The transport's flush does both.
+//!   requests that osc/rdma frees afterwards. The transport's flush accepts NULL and runs callbacks.
 //! - Callbacks may call atomics and progress: this module holds no lock around a call, and the transport none around a
 //!   callback.
 

@@ -90,7 +90,7 @@ struct Sides {
 }
 
 impl Parts {
-    /// The element type and the operation, if the engine knows both.
+    /// The element type and the operation, if the engine knows this type and this operation.
     fn known(&self) -> Option<(Datatype, Op)> {
         match self.operation {
             Operation::Known(op) => self.element.known.map(|datatype| (datatype, op)),

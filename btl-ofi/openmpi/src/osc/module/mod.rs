@@ -25,7 +25,8 @@ pub(crate) struct Module {
     /// The lowest rank that has memory; 0 if no rank has.
     first: usize,
     is_dynamic: bool,
-    /// Addresses at which the program attached no bytes; it may detach them all the same.
+    /// Addresses at which the program attached no bytes. The program may detach these addresses,
+    /// too.
     empty: Mutex<Vec<usize>>,
 }
 

@@ -11,7 +11,7 @@ use crate::osc::error::{self, Code};
 use crate::osc::{request, transport};
 use crate::series::Unit;
 
-/// The assertions that have a meaning for a call; MPI's numbers are the engine's.
+/// The assertions that have a meaning for a call; The engine uses MPI's numbers.
 fn assertion(given: c_int, meant: Assertion) -> Assertion {
     let known = [
         (ffi::MPI_MODE_NOCHECK, Assertion::NOCHECK),

@@ -77,7 +77,7 @@ proptest! {
 
     #[test]
     fn puts_in_a_row(
-        // Mostly puts to one region.
+        // Most entries are puts to one region.
         entries in prop::collection::vec(
             (prop::sample::select(vec![KEY, KEY, KEY, KEY, READ_ONLY, UNKNOWN]), prop::bool::weighted(0.9), 0..520u64, 1..40u32),
             1..24,

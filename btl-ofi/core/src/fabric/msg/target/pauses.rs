@@ -1,10 +1,10 @@
 //! Pauses of clients whose answers cannot be sent: the provider takes no answer, or each answer fails.
 //!
 //! The client's answers wait, and one answer is tried from time to time. Each of the first [`PROMPT`] calls of progress
-//! tries once, because a provider without room usually has room again soon. After these, the pause, counted in calls,
-//! doubles with each try. The pause stays short: a provider may count its refusals, so fewer tries would make a living
-//! client wait longer. After [`LAST`] failed tries and [`PATIENCE`], a client causes no more work: its answers are parked
-//! until its process asks.
+//! tries once, because a provider without room usually has room again soon. After these calls, the pause, counted in
+//! calls, doubles with each try. The pause stays short: a provider may count its refusals, so fewer tries would make a
+//! living client wait longer. After [`LAST`] failed tries and [`PATIENCE`], a client causes no more work: its answers are
+//! parked until its process asks.
 
 use std::time::{Duration, Instant};
 

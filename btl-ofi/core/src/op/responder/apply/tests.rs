@@ -193,8 +193,8 @@ const GET: Change = Change {
     ..PUT
 };
 
-/// A put needs the right to write, and a get the right to read. The right to update atomically gives
-/// neither.
+/// A put needs the right to write, and a get the right to read. The right to update atomically
+/// includes neither the right to write nor the right to read.
 #[test]
 fn transfers_need_the_rights_of_transfers() {
     let rights = [

@@ -182,8 +182,8 @@ impl Job {
         self.thread_level
     }
 
-    /// The object of type `T` that a layer keeps with the job; the first call makes the object. Not
-    /// for hot paths.
+    /// The object of type `T` that a layer keeps with the job; the first call makes the object.
+    /// This call is too slow for hot paths.
     pub(crate) fn slot<T: Kept + Default>(&self) -> &T {
         self.slots.get()
     }

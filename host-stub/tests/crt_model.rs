@@ -1,5 +1,6 @@
-//! Conditions and the hand-over of progress under the model checker: every interleaving of those that
-//! wait, signal, and make progress. A lost wakeup shows as a deadlock, which the checker reports.
+//! Conditions and the hand-over of progress under the model checker: every interleaving of threads
+//! that wait, signal, and make progress. A lost wakeup shows as a deadlock, which the checker
+//! reports.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests fail by panicking")]
 
@@ -144,7 +145,7 @@ fn a_signalled_condition_is_attached_no_more() {
                 cond.raise_attached().unwrap();
             })
         };
-        // Never gone while the request will signal.
+        // The condition is never gone while the request will signal.
         assert!(cond.destroy().is_err() || !cond.is_attached());
         if cond.is_attached() || cond.destroy().is_ok() {
             completer.join().unwrap();

@@ -63,7 +63,7 @@ static ptrdiff_t copy(const struct iovec *iov, size_t count, uint64_t offset, ch
     if (!enter())
         return -EIO;
     ptrdiff_t n = start(iov, count, offset, flat, size, to);
-    /* Also after a failure, because no copy may use the memory after this returns. */
+    /* This call waits also after a failure, because no copy may use the memory after its return. */
     return leave(GOOD(cuStreamSynchronize(stream)) ? n : -EIO);
 }
 

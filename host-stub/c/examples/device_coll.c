@@ -132,7 +132,8 @@ int main(void) {
     MUST(host_device_read(most, recv, sizeof most));
     EXPECT(most[0] == (uint32_t)size - 1 && most[1] == 0 && host_calls == 2 && device_calls == 3);
 
-    /* A layer without this flag gets host memory. So does the nonblocking form, which this layer does not replace. */
+    /* A layer without this flag gets host memory. The nonblocking form gets host memory, too, because this layer does
+     * not replace it. */
     MUST(host_allreduce(send, recv, COUNT, HOST_UINT64, HOST_SUM, plain));
     EXPECT(device_calls == 3 && host_calls == 3);
     host_coll_request_t *request = NULL;

@@ -93,7 +93,7 @@ static inline int crt_omp_yields(void) {
  * the runtime first: HOST_ERR_HOOKS if the runtime's taskyield does nothing, as in GCC's libgomp, or if
  * the runtime uses one thread only. Call this function before host_init: without this call, or after
  * HOST_ERR_HOOKS, a program that requests task mode gets thread mode (HOST_THREAD_MULTIPLE), in which a
- * wait in a task blocks its thread. Detached tasks (crt_omp_detach) work in both.
+ * wait in a task blocks its thread. Detached tasks (crt_omp_detach) work in both modes.
  *
  * Give waiting tasks the clause untied: while a tied task yields, OpenMP lets its thread run only the
  * task's own children.

@@ -8,7 +8,7 @@
  * complete yet. A rank, a displacement and a window replace the address, the remote address and the key. Parameters
  * without a meaning here are left out: descriptors (the host finds the place of a buffer), data, flags, and the
  * scope, because every thread posts for itself. Types and operations are those of host_stub.h: HOST_UINT64,
- * HOST_SUM and the others.
+ * HOST_SUM and the other constants.
  *
  * The host makes a ring (host_device_ring_create), adds windows to the ring (host_device_ring_add_window), and passes
  * the endpoint (host_device_ring_export) and the windows to the kernel. Any number of threads of one device may call:

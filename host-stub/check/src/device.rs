@@ -35,7 +35,7 @@ pub(super) fn prepare(job: &Job) -> Result<(), Failure> {
 pub(super) fn passes(_ranks: usize) -> Vec<Pass> {
     let there = || Info::new().with_device(DEVICE);
     // Leaves out a test that makes a window of host memory, although its info says device memory;
-    // `cases` tries both.
+    // the module `cases` tries both kinds of memory.
     let mut on_device = windows();
     on_device.retain(|case| case.name != "window/create");
     let mut again = windows();

@@ -214,8 +214,8 @@ impl Check {
                 job.abort(FAILED, &reason);
                 return Err(CheckError::Failed(reason));
             }
-            // Also separates tests: no rank begins the next test before all ranks have ended this
-            // one.
+            // The exchange also separates tests: no rank begins the next test before all ranks have
+            // ended this test.
             let all = job.allgather(mine.as_bytes())?;
             report.add(&case.name, started.elapsed(), &all)?;
         }

@@ -1,5 +1,5 @@
 //! The rows of docs/seeds.md, with the tests that are their evidence. `tests/tests/seeds.rs`
-//! compares both.
+//! compares these rows with the page.
 
 /// Tests with the numbers of their rows. A name that ends in `/` stands for the tests whose names have that part.
 const ROWS: &[(&str, &[&str])] = &[

@@ -80,7 +80,7 @@ fn rank_of_threads() {
     };
     let (low, high) = (world.dup().expect("dup"), world.dup().expect("dup"));
     for _ in 0..ROUNDS {
-        // Both at once, in any order, or one after the other.
+        // Both failures at once, in any order, or one after the other.
         if world.rank() == 0 {
             std::thread::scope(|scope| {
                 scope.spawn(|| use_new(&low));

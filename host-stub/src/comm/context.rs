@@ -80,7 +80,7 @@ impl Contexts {
         decide: impl FnOnce(&[Vec<u8>]) -> Result<T, E>,
     ) -> Result<(T, Option<u16>), E> {
         let decided = decide(&exchange(said)?)?;
-        // Not queued earlier, because other agreements wait for the queue.
+        // The agreement is not queued earlier, because other agreements wait for the queue.
         self.queue(turn);
         let agreed = loop {
             let mask = self.offer(turn);

@@ -1,5 +1,5 @@
 //! Exchanges among the ranks of a communicator during creations: bytes of any length, from each
-//! rank to all. Not optimised for speed.
+//! rank to all. These exchanges are not optimised for speed.
 
 use std::sync::Arc;
 

@@ -13,9 +13,9 @@ use super::watched::is_watched;
 use osc_engine::door::Completion;
 
 impl Engine {
-    /// Lets other tasks of this thread run, because the calling task's retry may depend on them. Not inlined: the
-    /// task may return on another thread, so the loop around this call must not keep the address of a thread-local
-    /// variable.
+    /// Lets other tasks of this thread run, because the calling task's retry may depend on them. This function is
+    /// not inlined: the task may return on another thread, so the loop around this call must not keep the address
+    /// of a thread-local variable.
     #[cold]
     #[inline(never)]
     pub(super) fn let_tasks_run(&self) {

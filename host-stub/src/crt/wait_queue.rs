@@ -113,7 +113,7 @@ impl WaitQueue {
                 .held
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Not `then_some`: a token that is made and dropped would be released.
+        // `then_some` would make a token in each case, and release it when it is dropped.
         free.then(|| ProgressToken(self))
     }
 

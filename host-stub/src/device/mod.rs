@@ -1,7 +1,7 @@
 //! Device memory from the host's side: the location of memory, three ways in which the caller can state it, and the host's
 //! device support.
 //!
-//! A call with an address takes any of these, and does the same:
+//! A call takes any of these forms of an address, with the same effect:
 //!
 //! 1. the device pointer, or a host pointer that is mapped on a device, by [`Devices::associate`] or by the program's OpenMP:
 //!    the host looks the location up;

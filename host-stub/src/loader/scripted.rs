@@ -162,7 +162,7 @@ const fn absent<F: Copy>() -> Option<F> {
     }
     let unused: unsafe extern "C" fn() -> Status = unused;
     assert!(size_of::<F>() == size_of_val(&unused));
-    // SAFETY: both are function pointers, and no test calls this function.
+    // SAFETY: both types are function pointers, and no test calls this function.
     Some(unsafe { std::mem::transmute_copy(&unused) })
 }
 

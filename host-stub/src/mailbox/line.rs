@@ -71,7 +71,7 @@ const fn message(payload: usize) -> usize {
     (1 + words_of(payload)) * size_of::<u64>()
 }
 
-/// The mailbox of this rank, and its connections to the mailboxes of the others. Calls must not
+/// The mailbox of this rank, and its connections to the mailboxes of other ranks. Calls must not
 /// overlap.
 pub(crate) struct Mailbox {
     pub(super) transport: Transport,

@@ -131,8 +131,9 @@ thread_local! {
     static TEXT: RefCell<CString> = RefCell::default();
 }
 
-/// Keeps an error's text, and returns its code. Not inlined: a caller may have waited as a task and continued on
-/// another thread, and the compiler could have kept the address of the former thread's variable.
+/// Keeps an error's text, and returns its code. This function is not inlined: a caller may have waited as a task
+/// and continued on another thread, and the compiler could have kept the address of the former thread's
+/// variable.
 #[cold]
 #[inline(never)]
 pub(crate) fn keep(error: &Error) -> c_int {

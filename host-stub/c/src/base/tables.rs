@@ -81,7 +81,7 @@ pub(crate) unsafe fn read<T: Table>(call: &str, table: *const T) -> Result<T> {
         return Err(Error::argument(call, &text));
     }
     let mut copy = MaybeUninit::<T>::zeroed();
-    // SAFETY: both have the copied bytes; the other bytes are zero, which is a valid value.
+    // SAFETY: both tables have the copied bytes; the other bytes are zero, which is a valid value.
     Ok(unsafe {
         std::ptr::copy_nonoverlapping(bytes.as_ptr(), copy.as_mut_ptr().cast(), known);
         copy.assume_init()

@@ -346,7 +346,7 @@ fn who_serves(context: &Context<'_>) -> Outcome {
     let layout = bytes(8);
     window.lock_all(Assertion::empty())?;
     context.meet()?;
-    // The memory of both ranks is opened, or of neither.
+    // The memory of both ranks is opened, or the memory of no rank.
     let unaided = threaded == Some(true) || window.is_opened(1 - context.rank.min(1));
     // Reported by a file, because the second rank no longer calls the library.
     let left = std::env::temp_dir().join(format!("who-serves-{:016x}", context.seed));

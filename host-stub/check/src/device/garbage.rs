@@ -139,7 +139,7 @@ pub(super) fn rings(context: &Context<'_>) -> Outcome {
     let (dead, dead_proxy, _) = ring(context, &window)?;
     let (sound, sound_proxy, _) = ring(context, &window)?;
     let flush = to.command(CommandKind::Flush, 0, 0, 0);
-    // SAFETY: both are words of the ring's memory: the tickets, and the first slot's number after the head.
+    // SAFETY: both words are in the ring's memory: the tickets, and the first slot's number after the head.
     let [ticket, number] = [(&dead, 0), (&broken, 128)]
         .map(|(ring, offset)| unsafe { AtomicU64::from_ptr(ring.memory().0.add(offset).cast()) });
     number.store(1 << 40, Ordering::Release);

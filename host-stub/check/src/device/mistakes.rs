@@ -172,7 +172,7 @@ pub(super) fn failing(context: &Context<'_>) -> Outcome {
     let buffer = DeviceBuffer::new(context.job.devices(), 256, 0)?;
     buffer.write(0, &[7; 64])?;
     context.meet()?;
-    // One rank after the other, because a rank with failing copies cannot serve the others.
+    // The ranks take turns, because a rank with failing copies cannot serve other ranks.
     for turn in 0..context.size {
         if turn == context.rank {
             window.lock_all(Assertion::empty())?;

@@ -70,7 +70,8 @@ fn chain_of_three(context: &Context<'_>) -> Outcome {
         match context.rank {
             2 => lock(LockKind::Exclusive)?,
             0 => {
-                // Usually long enough for rank 2 to begin its wait; otherwise nothing is tested.
+                // This time is usually long enough for rank 2 to begin its wait; otherwise nothing
+                // is tested.
                 std::thread::sleep(Duration::from_millis(30));
                 lock(LockKind::Shared)?;
                 window.unlock(0)?;

@@ -128,7 +128,7 @@ fn threads(context: &Context<'_>) -> Outcome {
             let send = [round + context.rank as u64; 4];
             let mut recv = [0u64; 4];
             let (from, into) = (send.as_ptr().cast(), recv.as_mut_ptr().cast());
-            // SAFETY: both hold four elements.
+            // SAFETY: both buffers hold four elements.
             unsafe { comm.allreduce(from, into, 4, Datatype::Uint64, Op::Sum) }?;
             is_sum(context, &recv, round)?;
             if round.is_multiple_of(16) {

@@ -47,7 +47,7 @@ impl Process {
             .filter(move |record| record.kind == kind)
     }
 
-    /// The time at which its last record ended.
+    /// The time at which the last record of the process ended.
     pub(super) fn end(&self) -> u64 {
         self.records.iter().map(Record::end).max().unwrap_or(0)
     }

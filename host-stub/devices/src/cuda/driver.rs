@@ -38,7 +38,7 @@ unsafe impl Sync for Primary {}
 impl Primary {
     pub(super) fn retain(ordinal: i32) -> Result<Primary, String> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
-        // SAFETY: both receive an answer.
+        // SAFETY: both pointers receive an answer.
         unsafe {
             done("cuDeviceGet", sys::cuDeviceGet(&mut device, ordinal))?;
             let retained = sys::cuDevicePrimaryCtxRetain(&mut context, device);
@@ -180,7 +180,7 @@ impl Lookup for Pointers {
 
     fn allocation(&self, pointer: u64) -> Option<Allocation> {
         let (mut base, mut len) = (0, 0);
-        // SAFETY: both receive an answer.
+        // SAFETY: both pointers receive an answer.
         let result = unsafe { sys::cuMemGetAddressRange_v2(&mut base, &mut len, pointer) };
         if result != CUresult::CUDA_SUCCESS {
             return None;

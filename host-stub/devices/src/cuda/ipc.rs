@@ -46,7 +46,7 @@ impl Ipc {
     /// Whether this process uses the primary context of the device.
     fn is_used(&self) -> Result<bool, String> {
         let (mut flags, mut active) = (0, 0);
-        // SAFETY: both receive an answer.
+        // SAFETY: both pointers receive an answer.
         let asked =
             unsafe { sys::cuDevicePrimaryCtxGetState(self.device, &mut flags, &mut active) };
         done("cuDevicePrimaryCtxGetState", asked).map(|()| active != 0)
@@ -56,7 +56,7 @@ impl Ipc {
 impl Share for Ipc {
     fn export(&self, base: u64, len: usize) -> Result<Vec<u8>, String> {
         let (mut start, mut size) = (0, 0);
-        // SAFETY: both receive an answer.
+        // SAFETY: both pointers receive an answer.
         let asked = unsafe { sys::cuMemGetAddressRange_v2(&mut start, &mut size, base) };
         done("cuMemGetAddressRange", asked)?;
         let offset = base.wrapping_sub(start);
@@ -153,7 +153,8 @@ impl OpenedMemory for Opened {
         self.primary.within(|| {
             // SAFETY: the caller vouches for the runs.
             let started = unsafe { self.stream.copy(runs) };
-            // Also after a failure, because no copy may use the memory after this returns.
+            // This call waits also after a failure, because no copy may use the memory after its
+            // return.
             started.and(self.stream.synchronise())
         })
     }

@@ -140,7 +140,8 @@ macro_rules! float_combine {
                         }
                     }
                     Op::Replace => b,
-                    // Not defined on floats; `Op::is_defined_on` keeps callers away.
+                    // The operation is not defined on floats; `Op::is_defined_on` keeps callers
+                    // away.
                     _ => a,
                 };
                 *t = value.to_ne_bytes();

@@ -92,7 +92,8 @@ impl Segment {
         Self::of_pages(bytes, 0).map_err(|error| {
             let reason = format!("{bytes} B of shared memory: {error}");
             match error.raw_os_error() {
-                // No more descriptors, or no such system call: private memory needs neither.
+                // The system has no more descriptors, or no such system call. Private memory needs
+                // neither of them.
                 Some(libc::EMFILE | libc::ENFILE | libc::ENOSYS | libc::EPERM | libc::EACCES) => {
                     NoSegment::Apart(reason)
                 }

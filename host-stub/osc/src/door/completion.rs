@@ -137,7 +137,7 @@ mod tests {
             data: (&raw const calls).cast_mut().cast(),
         };
         let completion = Completion::default();
-        // SAFETY: both outlive the completion.
+        // SAFETY: the listener and its data outlive the completion.
         let attach = || unsafe { completion.attach(&listener) };
         assert_eq!(attach(), Ok(Attached::Later));
         assert_eq!(attach(), Err(Taken));

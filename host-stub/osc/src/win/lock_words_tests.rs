@@ -272,7 +272,7 @@ fn a_stream_of_shared_lockers_does_not_keep_out_who_wants_it_alone() {
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    // Usually takes the lock again before another holder releases it.
+                    // This thread usually takes the lock again before another holder releases it.
                     while !done.load(Ordering::Relaxed) {
                         lock_shared(&&words, word, spin).unwrap();
                         std::thread::yield_now();

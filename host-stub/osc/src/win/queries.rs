@@ -18,9 +18,9 @@ impl Window {
         (self.table.shared_query)(self, rank)
     }
 
-    /// Changes hints of the window. Collective; every rank gives the same. Completes this rank's operations
-    /// first, so that only later ones are affected. Of the keys that [`Info`] describes, `no_locks`,
-    /// `accumulate_ordering`, `accumulate_ops`, `same_size`, `same_disp_unit` and
+    /// Changes hints of the window. Collective; every rank gives the same hints. Completes this rank's
+    /// operations first, so that only later ones are affected. Of the keys that [`Info`] describes,
+    /// `no_locks`, `accumulate_ordering`, `accumulate_ops`, `same_size`, `same_disp_unit` and
     /// `mpi_accumulate_granularity` can change.
     ///
     /// [`WinError::BadArgument`], on every rank alike, and nothing changes: another key with a value that is not
@@ -86,8 +86,8 @@ pub(super) fn get_info(window: &Window) -> WinResult<Info> {
 
 pub(super) fn set_info(window: &Window, info: &Info) -> WinResult<()> {
     let call = "set_info";
-    // Not through the table, because layers see only the calls of the program. Windows in one segment have
-    // no operation under way.
+    // This call does not go through the table, because layers see only the calls of the program. Windows
+    // in one segment have no operation under way.
     let flushed = passive::flush_all(window, call);
     // A rank that failed here still takes part in the exchange, because the others wait for its entry.
     let mine = wanted(window, info).and_then(|wanted| match &flushed {

@@ -96,7 +96,8 @@ impl Window {
         if let Err(error) = self.epochs.free_begin() {
             return Err(fail(self, error));
         }
-        // Before this rank meets the others, because they may free their memory after that.
+        // This call precedes the meeting with the other ranks, because they may free their memory
+        // after the meeting.
         self.parts.neighbours.close();
         let freed = (self.table.free)(&self);
         self.epochs.free_end();

@@ -14,8 +14,8 @@ pub(super) fn find(
     size: u32,
     exchange: &mut Exchange,
 ) -> Result<Vec<u32>, BootstrapError> {
-    // Not every launcher provides both: Open MPI 4.1 provides the numbers only for ranks of its own
-    // node.
+    // Some launchers provide only one of the two: Open MPI 4.1 provides the numbers only for ranks
+    // of its own node.
     for key in [abi::HOSTNAME, abi::NODEID] {
         let names = (0..size)
             .map(|rank| client.get(Owner::Rank(rank), key, false))

@@ -3,8 +3,9 @@
 use super::{at, at_mut};
 use crate::schedule::{Extents, Plan};
 
-/// One partner after the other. A rank only needs to know its own blocks: in round i it sends to the rank i positions after
-/// it, and receives from the rank i positions before it (Thakur, Rabenseifner, Gropp, 2005).
+/// Each rank exchanges blocks with one partner after the other. A rank only needs to know its own blocks: in round i it
+/// sends to the rank i positions after it, and receives from the rank i positions before it (Thakur, Rabenseifner, Gropp,
+/// 2005).
 pub(super) fn pairwise(
     plan: &mut Plan,
     (from, given): (*const u8, &Extents),

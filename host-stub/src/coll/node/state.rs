@@ -233,7 +233,7 @@ struct Come<'a> {
     rank: usize,
     mark: Mark,
     step: u64,
-    /// The time of the last check of the other ranks; `None` before the first.
+    /// The time of the last check of the other ranks; `None` before the first check.
     looked: Mutex<Option<Instant>>,
 }
 

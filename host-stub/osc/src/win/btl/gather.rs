@@ -56,8 +56,8 @@ impl Window {
         Ok(false)
     }
 
-    /// Whether commands to all ranks keep the order that the program asks for. Never for a dynamic window: the key of its
-    /// memory is valid for one call.
+    /// Whether commands to all ranks keep the order that the program asks for. False for a dynamic window, because the
+    /// key of its memory is valid for one call.
     fn may_gather(&self, how: &How) -> bool {
         let in_order = self.link.ordered || self.rules.now().unordered;
         let is_static = self.kind() != WindowKind::Dynamic;

@@ -40,7 +40,8 @@ pub(super) const TABLE: RmaTable = RmaTable {
     unlock_all: passive::unlock_all,
     flush: passive::flush,
     flush_all: passive::flush_all,
-    // A transport completion is remote completion, so the local forms wait for the same.
+    // A transport completion is remote completion, so the local forms wait for the same
+    // completions.
     flush_local: passive::flush,
     flush_local_all: passive::flush_all,
     start: active::start,

@@ -6,7 +6,8 @@
 //! only the place of the operation's bytes, because the program leaves its buffer alone until the operation is complete.
 //!
 //! A refused operation stays counted, so flushes wait for it, and one flush repeats it. A repetition reads the regions first.
-//! So does an operation that is too long for a message: network cards and memory may accept a key that has ended.
+//! An operation that is too long for a message reads the regions first, too, because network cards and memory may accept a
+//! key that has ended.
 //!
 //! Accumulates read the regions first, too: to keep their order, a repetition would have to delay all later accumulates to its
 //! target.

@@ -39,7 +39,8 @@ pub(in crate::win) enum KeyUse {
     /// For the operation that is issued now. The program or the target may learn without a call of the window that the
     /// operation is complete.
     Once,
-    /// Not at all: the function that issues the operation looks the key up ([`super::attempts`]).
+    /// No key is looked up here: the function that issues the operation looks the key up
+    /// ([`super::attempts`]).
     Later,
 }
 

@@ -102,8 +102,8 @@ impl Epochs {
         self.check_access_slow(call, rank, Access::of(access))
     }
 
-    /// Whether a communication call to `rank` is allowed now without a change of the state. Also false for a few allowed
-    /// calls.
+    /// Whether a communication call to `rank` is allowed now without a change of the state. The answer is false for a
+    /// few allowed calls, too.
     #[inline(always)]
     pub(super) fn includes(&self, rank: usize) -> bool {
         let access = self.access.load(Ordering::Acquire);

@@ -83,8 +83,8 @@ impl RequestState {
                 self.end.complete();
             }
             Some((pool, pending)) => {
-                // SAFETY: both belong to the window, which lives: the piece that ended last is still counted for
-                // its target, or the issuing call has not returned.
+                // SAFETY: the pool and the pending count belong to the window, which lives: the piece that
+                // ended last is still counted for its target, or the issuing call has not returned.
                 let (pool, pending) = unsafe { (pool.as_ref(), pending.as_ref()) };
                 if outcome < 0 {
                     pending.fail(Status(outcome));

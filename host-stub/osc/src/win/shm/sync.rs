@@ -18,7 +18,7 @@ impl Window {
     #[inline]
     pub(super) fn now_and_then(&self, call: &'static str) -> WinResult<()> {
         let shared = self.shared(call)?;
-        // Not an atomic addition, because a count lost between threads does no harm.
+        // The addition is not atomic, because a count lost between threads does no harm.
         let count = shared.flushes.load(Ordering::Relaxed).wrapping_add(1);
         shared.flushes.store(count, Ordering::Relaxed);
         if count.is_multiple_of(SILENT) {

@@ -108,7 +108,7 @@ END
     chmod +x "$hosts_folder/agent"
 }
 
-# Ends all hosts with everything in them. Called once more at exit.
+# Ends all hosts with everything in them. The exit of the script calls this function once more.
 hosts_end() {
     local name
     [ -n "$hosts_folder" ] || return 0

@@ -56,8 +56,8 @@ build_for_here() {
     fi
 }
 
-# Built on this machine: libfabric and the C library run programs that were built for older
-# versions.
+# The component is built on this machine, because libfabric and the C library run programs that were
+# built for older versions.
 build() {
     local libdir
     libdir=$(dirname "$(find "$root/usr/lib" -maxdepth 2 -name libopen-pal.so | head -1)")

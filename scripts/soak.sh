@@ -97,7 +97,7 @@ soak_command() {
     soak_log=$(mktemp) LAB_SUMMARY=$(mktemp)
     export LAB_SUMMARY
     trap 'rm -rf "$soak_log" "$LAB_SUMMARY" "${soak_files:-}"' EXIT
-    # Built before the time begins.
+    # Programs are built before the time begins.
     soak_build
     if [[ -n $one ]]; then
         export LAB_TRACE=${LAB_TRACE:-/dev/stderr}

@@ -62,7 +62,7 @@ statuses! {
     VALUE_OUT_OF_BOUNDS = -18;
     /// The other side's ABI cannot be used.
     TYPE_MISMATCH = -27;
-    /// Called before the object was initialised, or after it was finalised.
+    /// The call came before the object was initialised, or after it was finalised.
     NOT_INITIALIZED = -44;
 }
 

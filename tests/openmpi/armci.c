@@ -1,6 +1,6 @@
-/* ARMCI over MPI windows: put, get, strided, accumulate, read-modify-write and mutexes. Built with `mpicc
- * armci.c -larmci-openmpi`. With ARMCI_USE_WIN_ALLOCATE=0, its windows use its own memory, so that every
- * operation on one node also goes through the transport. */
+/* ARMCI over MPI windows: put, get, strided, accumulate, read-modify-write and mutexes. The build command
+ * is `mpicc armci.c -larmci-openmpi`. With ARMCI_USE_WIN_ALLOCATE=0, its windows use its own memory, so
+ * that every operation on one node also goes through the transport. */
 #include "check.h"
 #include <armci.h>
 

@@ -1,6 +1,6 @@
 /* A provider with a limit of regions, like hardware: further registrations are refused with an error, and
  * earlier regions still work. As soon as there is room, the next registration succeeds and serves transfers.
- * Run over the provider `lab` with LAB_REGIONS set. */
+ * The program runs over the provider `lab` with LAB_REGIONS set. */
 #include "check.h"
 #include <sys/mman.h>
 #include <unistd.h>

@@ -17,8 +17,8 @@ use std::sync::PoisonError;
 
 use common::prelude::*;
 
-/// Held by one test at a time: a child has copies of locks that other threads held inside libfabric, and would wait for ever on
-/// them.
+/// One test at a time holds this lock, because a child has copies of locks that other threads held inside libfabric, and would
+/// wait for ever on them.
 static ALONE: Mutex<()> = Mutex::new(());
 
 const PROVIDERS: [&str; 4] = ["tcp;ofi_rxm", "net", "sockets", "shm"];

@@ -1,5 +1,5 @@
-//! Jobs whose processes run on several hosts, which are made of Linux namespaces. Skipped if hosts
-//! cannot be made.
+//! Jobs whose processes run on several hosts, which are made of Linux namespaces. The tests are
+//! skipped if hosts cannot be made.
 
 #![allow(
     clippy::unwrap_used,

@@ -23,12 +23,12 @@ const TYPES: &str = "fi_(addr_t|atomic_attr|av_attr|context|context2|cq_attr|cq_
     fabric_attr|hmem_iface|info|ioc|msg|msg_atomic|msg_rma|op|ops|ops_(atomic|cm|cq|ep|mr|msg|rma)|provider|rma_ioc|\
     rma_iov|rx_attr|tx_attr|threading|progress|resource_mgmt|av_type)|fid|fid_(av|cq|domain|ep|fabric|mr)";
 
-/// Left out: structures that are known by their address only (`opaque` in `src/lib.rs`), and the declarations
-/// that belong to them.
+/// The output leaves out these structures, which are known by their address only (`opaque` in
+/// `src/lib.rs`), and the declarations that belong to them.
 const OPAQUE: &str = "fid_(eq|cntr|pep|poll|stx|wait|mc|av_set)|fi_(eq|cntr|wait|poll|av_set)_attr|fi_cntr_events|fi_ops_(tagged|collective)|\
     fi_collective_.*|fi_(device|pci|bus)_attr.*|fi_bus_type|fi_ops_(wait|poll|eq|cntr)|fi_eq_err_entry|\
     fi_msg_tagged|fi_param.*|ssize_t|__ssize_t";
-/// Left out: structures of `src/headers/grown.rs`.
+/// The output leaves out these structures, which `src/headers/grown.rs` has.
 const GROWN: &str = "fi_domain_attr|fi_mr_attr.*|fi_cq_err_entry|fi_ops_(domain|fabric|av)";
 
 /// bindgen's long names, and the names in the file.

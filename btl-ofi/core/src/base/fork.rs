@@ -2,7 +2,8 @@
 //! segments are its parent's. So each object that others can see notes in which process it was made, and only that process
 //! uses and ends it.
 //!
-//! Counted by the handler that `core::fork` registers. A process that begins by the bare system call, or by `vfork`, is not seen.
+//! The handler that `core::fork` registers counts forks here. A process that begins by the bare system call, or by `vfork`, is
+//! not seen.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

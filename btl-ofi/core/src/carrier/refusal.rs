@@ -41,8 +41,9 @@ impl Core {
         let Some(endpoint) = NonNull::new(tag.endpoint()) else {
             return Status::ERROR;
         };
-        // Counted under the lock, because another thread's post may count without a locked
-        // instruction. SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        // The refusal is counted under the lock, because another thread's post may count without a
+        // locked instruction. SAFETY: the caller of the operation guarantees that `endpoint` is
+        // live.
         let peer = unsafe { endpoint.as_ref() };
         let counters = self.quick.counters.of(peer, context.share);
         let carried = &counters.carried[Carrier::Provider as usize];

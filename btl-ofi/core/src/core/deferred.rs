@@ -83,8 +83,8 @@ impl Core {
         if all.contains(&found) {
             return;
         }
-        // Counted until the failure is handled: a release in another thread keeps the endpoint, and a flush that sees the
-        // failure waits for the callbacks.
+        // The endpoint counts here until the failure is handled: a release in another thread keeps the endpoint, and a
+        // flush that sees the failure waits for the callbacks.
         self.failures.reporting.fetch_add(1, Ordering::Relaxed);
         all.push_back(found);
         self.slow.wake();

@@ -2,10 +2,10 @@
 
 use crate::base::sync::{AtomicBool, Ordering};
 
-/// Set while callbacks of a context run, so that operations issued by a callback do not deliver callbacks recursively. Two
-/// threads may mistake each other's callbacks for nested ones. So the flag only decides whether a post polls once more
-/// (`must_not_poll`), and no loop depends on it. Only the caller that set the flag clears it, so it is clear when no
-/// callbacks run.
+/// A flag that is set while callbacks of a context run, so that operations issued by a callback do not deliver callbacks
+/// recursively. Two threads may mistake each other's callbacks for nested ones. So the flag only decides whether a post
+/// polls once more (`must_not_poll`), and no loop depends on it. Only the caller that set the flag clears it, so it is
+/// clear when no callbacks run.
 #[derive(Default)]
 pub(crate) struct Delivering(AtomicBool);
 

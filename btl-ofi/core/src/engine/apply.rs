@@ -207,7 +207,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
-        // Checked under the lock, because the ring of a failed peer is emptied under it.
+        // The check is under the lock, because the ring of a failed peer is emptied under it.
         if let Some(status) = peer.failure() {
             return Some(status);
         }
@@ -259,7 +259,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
-        // Checked under the lock, because the messages to a failed peer end under it.
+        // The check is under the lock, because the messages to a failed peer end under it.
         if let Some(status) = peer.failure() {
             return status;
         }

@@ -148,7 +148,7 @@ impl Transport {
         // Peers may read the probe until the allocator reuses its memory.
         node.probe.store(0, Ordering::Relaxed);
         drop(entry);
-        // Dropped after the provider, which may have written to this memory until it was closed.
+        // This memory is dropped after the provider, which may have written to it until its close.
         let memory = (contexts, scratch, peers, node, hmem, counters, compounds);
         match &ended {
             Ok(()) => drop(memory),

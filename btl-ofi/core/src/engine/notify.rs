@@ -212,7 +212,7 @@ impl Transport {
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
-        // Checked under the lock, because the messages to a failed peer end under it.
+        // The check is under the lock, because the messages to a failed peer end under it.
         let messages = match peer.failure() {
             Some(_) => None,
             None => state.messages.as_mut(),

@@ -9,7 +9,7 @@ impl Transport {
     /// peers; 0 if nothing happened.
     #[inline(always)]
     pub fn progress(&self) -> usize {
-        // Checked first, so that the poll can be a tail call.
+        // This check comes first, so that the poll can be a tail call.
         if self.slow.is_awake() {
             return self.progress_devices();
         }

@@ -46,7 +46,7 @@ impl Transport {
         self.leave_route(peer);
         let context = &self.contexts[0];
         let mut state = context.state.lock();
-        // Checked under the lock, because the messages to a failed peer end under it.
+        // The check is under the lock, because the messages to a failed peer end under it.
         if let Some(status) = peer.failure() {
             return Err(status);
         }

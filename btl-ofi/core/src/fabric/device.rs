@@ -217,7 +217,8 @@ impl Device {
         })
         .doing(|| doing("the scalable endpoint"))?;
         bind(&sep, self.av.fid(), 0, doing)?;
-        // Stored here now, so that an error closes the contexts before this endpoint.
+        // The endpoint is stored here now, so that an error closes the contexts before this
+        // endpoint.
         let of = sep.ptr();
         self.ends_mut().endpoint = Some(sep);
         for index in 0..n {
@@ -280,7 +281,8 @@ impl Device {
     /// # Errors
     /// The provider's first refusal, now or in an earlier call. The provider may then still access buffers.
     pub(crate) fn close_endpoints(&self) -> Result<(), Error> {
-        // Locked until the objects are closed, because a second caller also relies on the close.
+        // The lock is held until the objects are closed, because a second caller also relies on the
+        // close.
         let mut ends = self.ends();
         let Ends { refused, .. } = &mut *ends;
         let mut refused = refused.take();

@@ -82,7 +82,8 @@ impl Copier {
         }
     }
 
-    /// Calls the user's `copy_to_hmem_iov`, or this crate's. Returns the number of bytes, or a negative errno.
+    /// Calls the user's `copy_to_hmem_iov`, or this crate's function. Returns the number of bytes, or a
+    /// negative errno.
     ///
     /// # Safety
     /// `iov` and `iface` have `count` elements. `src` is readable for `size` bytes. Each run of `iov` is memory of

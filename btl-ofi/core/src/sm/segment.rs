@@ -413,8 +413,8 @@ impl Claim {
     /// answered.
     pub(crate) fn give_back(self, next: u32, spent: u32) {
         let word = u64::from(next) | u64::from(spent) << SPENT;
-        // Written before the ring is free. If this process ends in between, `holders` must not name it while another
-        // process claims the ring.
+        // The entry of `holders` is cleared before the ring is free. If this process ends in between, the entry must
+        // not name this process while another process claims the ring.
         self.front.holders[self.index].store(0, Ordering::Relaxed);
         // Release pairs with the Acquire in `Place::claim`.
         self.front.claims[self.index].store(word, Ordering::Release);

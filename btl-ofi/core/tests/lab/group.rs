@@ -113,8 +113,8 @@ pub(crate) fn judged(plan: &Plan) -> Tally {
     tally
 }
 
-/// Runs epochs on the shares of `threads` threads. Returns the sum of their tallies, and the outcomes to check after the
-/// transport was closed.
+/// Runs epochs on the shares of `threads` threads. Returns the sum of the threads' tallies, and the outcomes to check
+/// after the transport was closed.
 pub(crate) fn judged_shares<'a>(
     threads: usize,
     epochs: usize,

@@ -42,7 +42,7 @@ pub(crate) struct Module {
     /// An [`ErrorCallback`], or NULL.
     error: AtomicPtr<c_void>,
     /// Set by the first error that ends the job, other than a lost peer; later errors, which follow from it, are not reported.
-    /// Set by `end` too.
+    /// `end` sets the flag, too.
     failed: AtomicBool,
 }
 

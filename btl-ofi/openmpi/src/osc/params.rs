@@ -125,7 +125,7 @@ pub(crate) fn of_transport(declared: &Declaration) -> Result<Value, String> {
         .map_err(|reason| format!("parameter {}: {reason}", declared.name))
 }
 
-/// Whether the user named providers. Known once a transport is open.
+/// Whether the user named providers. The value is known once a transport is open.
 pub(crate) fn names_providers() -> bool {
     let name = Name {
         framework: c"opal_common",

@@ -74,7 +74,7 @@ impl Core {
         // SAFETY: the caller guarantees `T`, and contexts use the same threading as their transport.
         let mut state = unsafe { context.state.try_lock_as(T) }?;
         branch();
-        // Checked under the lock, because the messages to a failed peer end under it.
+        // The check is under the lock, because the messages to a failed peer end under it.
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         let is_well = unsafe { peer.is_well::<T>() };
         let batch = match &mut state.messages {
@@ -199,7 +199,7 @@ impl Core {
         let Some(mut state) = locked.or_else(|| self.lock_to_post(context)) else {
             return Some(Status::TEMP_OUT_OF_RESOURCE);
         };
-        // Checked under the lock, because the messages to a failed peer end under it.
+        // The check is under the lock, because the messages to a failed peer end under it.
         if peer.failure().is_some() {
             return None;
         }

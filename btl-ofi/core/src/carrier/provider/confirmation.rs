@@ -149,7 +149,8 @@ impl Core {
     ) -> Status {
         // SAFETY: endpoints outlive the operations that name them, here the reported puts.
         let peer = unsafe { endpoint.as_ref() };
-        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked.
+        // The check is under the lock, because `close_endpoints_for` marks a peer as failed with all contexts
+        // locked.
         if let Some(status) = peer.failure() {
             return status;
         }

@@ -113,8 +113,8 @@ impl Core {
         (code, status): (c_int, Status),
         what: &str,
     ) {
-        // Begun before the counts are lowered: a release that waits for the counts keeps the endpoint until
-        // this report is over.
+        // The report begins before the counts are lowered, because a release that waits for the counts
+        // keeps the endpoint until this report is over.
         let _reporting = peer_is_gone(code).then(|| Reporting::begin(&self.failures));
         match (tag, finished) {
             (Some(tag), _) => {

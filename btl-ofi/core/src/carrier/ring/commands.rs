@@ -42,7 +42,7 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let context = &self.contexts[0];
         let mut state = context.state.lock();
-        // Checked under the lock, because the ring of a failed peer is emptied under it.
+        // The check is under the lock, because the ring of a failed peer is emptied under it.
         if peer.atomics() != Atomics::Ring || peer.failure().is_some() {
             return None;
         }

@@ -24,7 +24,8 @@ impl Transport {
         let index = self.own_index();
         let context = &self.contexts[index];
         let mut state = context.state.lock();
-        // Checked under the lock, because `close_endpoints_for` marks a peer as failed with all contexts locked.
+        // The check is under the lock, because `close_endpoints_for` marks a peer as failed with all contexts
+        // locked.
         if let Some(status) = peer.failure() {
             return Err(status);
         }

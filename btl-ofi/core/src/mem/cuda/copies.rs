@@ -69,7 +69,8 @@ impl Copies {
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // Needed after an error: no copy may use the memory after the caller continues.
+        // This wait is needed after an error, too, because no copy may use the memory after the
+        // caller continues.
         self.finish();
     }
 }

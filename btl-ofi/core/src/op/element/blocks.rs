@@ -93,8 +93,8 @@ pub(super) unsafe fn change<T: Copy>(e: &Elements, count: usize, f: impl Fn(T, T
 #[inline(always)]
 unsafe fn load(at: *const [u64; 2]) -> [u64; 2] {
     let (low, high);
-    // SAFETY: the caller guarantees the block. Written in assembly, because other code changes the block by
-    // atomics of other sizes.
+    // SAFETY: the caller guarantees the block. The code is in assembly, because other code changes the
+    // block by atomics of other sizes.
     unsafe {
         std::arch::asm!(
             "mov {low}, [{at}]",

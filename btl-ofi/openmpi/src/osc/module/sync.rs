@@ -199,7 +199,7 @@ impl Module {
         Ok((0, unit, std::ptr::null_mut()))
     }
 
-    /// Ends the window; collective. Refused while an epoch is open.
+    /// Ends the window; collective. The call is refused while an epoch is open.
     pub(super) fn free(&mut self) -> Code {
         request::drain(std::ptr::from_ref(self).addr());
         let Some(window) = self.window.take() else {

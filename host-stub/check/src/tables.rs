@@ -29,8 +29,8 @@ pub(super) fn passes(ranks: usize) -> Vec<Pass> {
     ]
 }
 
-/// Windows get the requested tables; otherwise the passes would test other tables. Tried over the ranks of each node, and over
-/// the whole job if it has several nodes.
+/// Windows get the requested tables; otherwise the passes would test other tables. Each table is tried over the ranks of each
+/// node, and over the whole job if it has several nodes.
 fn names(context: &Context<'_>) -> Outcome {
     let near = Neighbours::of(context)?;
     let half = (near.size as u32).div_ceil(2);

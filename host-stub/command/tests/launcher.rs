@@ -360,7 +360,7 @@ fn numbers_of_ranks_that_are_none_are_refused() {
         let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
         assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
     }
-    // Refused as an invalid number, not as another option.
+    // The argument is refused as an invalid number, not as another option.
     for command in [&["launch"][..], &["check"], &["bench", "put"]] {
         let refused = finish(host_stub(command).args(["--np", "-1"]));
         let said = refused.stderr();

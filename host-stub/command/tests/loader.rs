@@ -156,7 +156,7 @@ fn held() -> (usize, u64) {
     (descriptors, resident)
 }
 
-/// Run in a separate process, so that descriptors of other tests do not count.
+/// The test runs in a separate process, so that descriptors of other tests do not count.
 #[test]
 fn nothing_is_left_of_plugins_opened_and_closed() {
     let mut command = std::process::Command::new(std::env::current_exe().expect("this program"));

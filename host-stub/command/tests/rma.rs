@@ -250,8 +250,8 @@ fn rank_refusals() {
     end(job, window);
 }
 
-/// The example `matrix` shows their results. Run without the node layer, which does not compare
-/// lengths.
+/// The example `matrix` shows their results. The example runs without the node layer, which does
+/// not compare lengths.
 #[test]
 fn slices_of_the_wrong_length_are_refused() {
     passes_with(2, "rank_slices", &[("OMPI_MCA_host_coll_node", "0")]);
@@ -270,7 +270,7 @@ fn rank_slices() {
             "{result:?}"
         );
     };
-    // Refused before anything is sent, so both ranks still match in later collectives.
+    // The call is refused before anything is sent, so both ranks still match in later collectives.
     refused(ranks.allreduce(&from[..3], &mut into, Op::Sum));
     refused(ranks.allgather(&from[..1], &mut into));
     refused(ranks.alltoall(&from[..3], &mut into[..3]));

@@ -310,7 +310,8 @@ impl Table {
             return Ok(());
         }
         let end = pointer.saturating_add(len as u64);
-        // Searched per device, because a process has few devices but may have many mappings.
+        // The search goes through the devices, because a process has few devices but may have many
+        // mappings.
         let begins_within = |device| {
             let mut told = self.mapped.range((device, pointer)..(device, end));
             told.next().is_some() || (len > 1 && self.looked_up(device, end - 1).is_some())

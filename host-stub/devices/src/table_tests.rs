@@ -52,7 +52,7 @@ fn a_mapping_has_its_own_end() {
     for (pointer, len) in [(0x1000, 64), (0x103f, 1), (BASE, 256), (BASE + 255, 1)] {
         assert!(table.place(pointer, len).is_ok(), "{len} at {pointer:#x}");
     }
-    // Refused although the device's memory continues there.
+    // The run is refused although the device's memory continues there.
     for (pointer, len) in [(0x1000, 65), (0x1001, 64), (BASE + 1, 256)] {
         let straddles = DeviceError::Straddles {
             base: pointer,

@@ -95,8 +95,8 @@ impl Inherited {
         Ok(Inherited { descriptor, inode })
     }
 
-    /// Copies the socket. Fails if a process between the launcher and this one closed it, because its descriptor may
-    /// then belong to another file.
+    /// Copies the socket. Fails if a process between the launcher and this process closed the connection, because
+    /// the descriptor may then belong to another file.
     pub(super) fn copy(self) -> io::Result<UnixStream> {
         if inode(self.descriptor) != Some(self.inode) {
             let reason =

@@ -246,7 +246,7 @@ pub enum BootstrapError {
 /// Joins the job in which this process was started. Without a job, creates a job of one process.
 pub fn from_environment() -> Result<Arc<dyn Bootstrap>, BootstrapError> {
     Ok(match local::Environment::read()? {
-        // Checked first, because the local launcher may itself run under another launcher.
+        // This check comes first, because the local launcher may itself run under another launcher.
         Some(environment) => Arc::new(local::Local::join(&environment)?),
         None if pmix::launched() => Arc::new(pmix::Pmix::join()?),
         None => match slurm_tasks() {

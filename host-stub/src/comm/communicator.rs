@@ -251,8 +251,8 @@ impl Comm {
     pub(crate) fn end(self) -> CommResult<()> {
         let call = "free";
         let engine = self.engine(call)?;
-        // Done before the mark, because a layer's collective may have to start others here in order
-        // to end.
+        // This wait comes before the mark, because a layer's collective may have to start others
+        // here in order to end.
         engine.wait_until(self.job(), || self.0.layered.advance());
         if self.0.freed.swap(true, Ordering::SeqCst) {
             return Err(CommError::Freed { call });

@@ -109,8 +109,8 @@ impl Hooks {
         self.layers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The hooks that are registered now. Taken once for each communicator, so that the hooks that
-    /// saw its creation also see its end.
+    /// The hooks that are registered now. The hooks are taken once for each communicator, so that
+    /// the hooks that saw its creation also see its end.
     pub(super) fn snapshot(&self) -> Seen {
         let layers = self.lock();
         let down = layers.iter().rev();

@@ -66,7 +66,7 @@ pub(crate) struct WaitQueue {
     wanted: AtomicBool,
 }
 
-/// The progress token. Passed on when dropped.
+/// The progress token. Dropping the token passes it on.
 pub(crate) struct ProgressToken<'a>(&'a WaitQueue);
 
 /// A waiter's membership in the queue, which ends when dropped.

@@ -27,7 +27,7 @@ pub struct HostServices {
 /// The services, the table that refers to them, and the strings lent to the plugin.
 pub(super) struct Services {
     table: HostVtable,
-    // Boxed and reached through a pointer, because the table's context points to it.
+    // The state is boxed and reached through a pointer, because the table's context points to it.
     state: *mut State,
 }
 

@@ -165,7 +165,7 @@ pub unsafe extern "C" fn host_comm_free(comm: *mut *mut host_comm_t) -> c_int {
         let freed = self::comm(call, *kept)?;
         let outcome = freed.clone().free();
         if freed.is_freed() {
-            // Removed only now, because destroy hooks see the communicator under this handle.
+            // The handle is removed only now, because destroy hooks see the communicator under it.
             drop(COMMS.take(call, *kept));
             *kept = std::ptr::null_mut();
         }

@@ -39,7 +39,7 @@ fn alone_among_shared(context: &Context<'_>) -> Outcome {
         } else {
             while stop == [0; 8] {
                 window.lock(LockKind::Shared, 0, Assertion::empty())?;
-                // Held for a while, so that the others overlap it.
+                // The lock is held for a while, so that the locks of other ranks overlap it.
                 for _ in 0..20 {
                     window.sync()?;
                 }

@@ -81,7 +81,7 @@ fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
         same("stored", &read(part), &context.initial(rank, length(rank)))?;
     }
     window.fence(Assertion::empty())?;
-    // A byte to each rank that has any, and the same by a pointer.
+    // Puts a byte to each rank that has memory, and stores it again by a pointer.
     let row = Layout::contiguous(Datatype::Uint8, 1);
     let byte = [near.rank as u8 + 100];
     for (rank, part) in parts.iter().enumerate().filter(|(_, part)| part.len > 0) {

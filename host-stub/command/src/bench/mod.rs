@@ -188,7 +188,8 @@ impl Bench {
             return Ok((window, 0));
         }
         let window = Window::dynamic_with(job, &info).map_err(failed)?;
-        // Kept for the life of the process, because peers may reach it until the window is freed.
+        // The memory is kept for the life of the process, because peers may reach it until the
+        // window is freed.
         let memory = vec![0u8; len].leak().as_mut_ptr();
         if len > 0 {
             // SAFETY: the memory is never freed, and only calls on the window use it.

@@ -41,7 +41,7 @@ impl<T> Turns<T> {
     pub fn try_take(&self) -> Option<Turn<'_, T>> {
         // Acquire: pairs with the Release at the end of the turn before.
         let free = !self.taken.swap(true, Ordering::Acquire);
-        // Made only if the value is free, because dropping a `Turn` ends the turn.
+        // The `Turn` is made only if the value is free, because dropping a `Turn` ends the turn.
         free.then(|| Turn {
             turns: self,
             _value: PhantomData,

@@ -21,8 +21,8 @@ pub struct Defaults {
     pub huge_pages: bool,
 }
 
-/// The state that the windows of a process share. Made once for a transport, and kept as long as the program may have
-/// windows.
+/// The state that the windows of a process share. The state is made once for a transport, and kept as long as the
+/// program may have windows.
 pub struct Context {
     pub(crate) transport: Transport,
     pub(crate) types: TypeTable,

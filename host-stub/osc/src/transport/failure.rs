@@ -77,8 +77,8 @@ impl Failures {
             each.push(failure.clone());
         }
         drop(each);
-        // Set after the list, so that a thread that sees one of these failures finds it in the
-        // list.
+        // The flag is set after the list, so that a thread that sees one of these failures finds it
+        // in the list.
         if is_loss(&failure) {
             let _ = self.lost.set(failure.clone());
         }

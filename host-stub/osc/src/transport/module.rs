@@ -432,7 +432,8 @@ impl Transport {
                 context.cast_mut().cast::<c_void>(),
             )
         };
-        // Kept with any status: a plugin that refuses the function may have stored it.
+        // The function is kept with any status, because a plugin that refuses the function may have
+        // stored it.
         self.0.modules.keep(listener);
         status
     }

@@ -31,7 +31,7 @@ struct Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // Ended first: a registration must not outlive its memory.
+        // The registration ends first, because it must not outlive its memory.
         self.registration = None;
         if self.stays.load(Ordering::Relaxed) {
             std::mem::forget(self.pages.take());
@@ -185,7 +185,7 @@ impl Block {
 /// The block of one window.
 pub(super) struct Place {
     block: Block,
-    /// None for memory of its own.
+    /// `None` if the block has its own memory.
     arena: Option<Arc<Arena>>,
 }
 

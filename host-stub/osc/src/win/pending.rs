@@ -175,8 +175,8 @@ pub(super) struct KeptBack(AtomicUsize);
 impl KeptBack {
     /// Counts an operation to a rank that is kept back.
     pub(super) fn begin<'p>(&self, rank: usize, pending: &'p Pending) -> &'p Cell {
-        // Stored before the count is raised, and SeqCst: a flush whose cell has the count sees after its change of phase that
-        // operations wait to be sent.
+        // The rank is stored before the count is raised, and by SeqCst: a flush whose cell has the count sees after its
+        // change of phase that operations wait to be sent.
         self.0.store(rank + 1, Ordering::SeqCst);
         pending.begin()
     }

@@ -403,7 +403,8 @@ mod tests {
         let shared = Arc::new(shared(CAPACITY, false));
         let said = Arc::new(Mutex::new(Vec::new()));
         let lines = tracing_subscriber::fmt().with_writer(Lines(Arc::clone(&said)));
-        // Run on this thread instead of the writer's, so that the test sees the log line.
+        // The write runs on this thread instead of the writer's, so that the test sees the log
+        // line.
         tracing::subscriber::with_default(lines.finish(), || shared.run(full, &Head::default()));
         let said = String::from_utf8(said.lock().unwrap().clone()).unwrap();
         assert_eq!(said.lines().count(), 1, "{said}");

@@ -26,8 +26,8 @@ pub(super) fn pairwise(
     let (offset, len) = block(rank);
     let part = what.of(counts[rank]);
     let room = plan.scratch(len);
-    // Copied behind the first send, because a partner waits for that message, and the own block is not needed before
-    // a message has arrived.
+    // The own block is copied behind the first send, because a partner waits for that message, and the own block is
+    // not needed before a message has arrived.
     let own = |plan: &mut Plan| plan.copy(at(operand, offset), mine, len);
     if size == 1 {
         own(plan);

@@ -70,7 +70,7 @@ impl Job {
 /// One call of a collective. During the call, the communicator is not freed, so its table stays.
 pub(crate) struct Visit<'c> {
     comm: &'c Comm,
-    /// Dropped at the end of the call.
+    /// The entry is dropped at the end of the call.
     _entered: Option<Entered<'c>>,
 }
 

@@ -90,7 +90,8 @@ impl Epochs {
     /// Whether a communication call to `rank` is allowed now. `rank` exists.
     #[inline(always)]
     pub(super) fn check_access(&self, call: &'static str, rank: usize) -> WinResult<()> {
-        // Compared as numbers, because a match on all states would become a jump through a table.
+        // The states are compared as numbers, because a match on all states would become a jump
+        // through a table.
         let access = self.access.load(Ordering::Acquire);
         if access == Access::LockedAll as u8 || access == Access::Fence as u8 {
             return Ok(());

@@ -484,7 +484,7 @@ typedef struct host_coll_args_t {
 } host_coll_args_t;
 
 // A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is the
-// table's.
+// data of the table.
 typedef int (*host_coll_fn)(void *data,
                             const struct host_coll_layer_t *layer,
                             struct host_comm_t *comm,
@@ -757,7 +757,7 @@ typedef struct host_rma_call_t {
     struct host_info_t *info;
 } host_rma_call_t;
 
-// An entry: HOST_SUCCESS, or a negative code. `data` is the table's.
+// An entry: HOST_SUCCESS, or a negative code. `data` is the data of the table.
 typedef int (*host_rma_fn)(void *data,
                            const struct host_rma_layer_t *layer,
                            struct host_rma_call_t *call);

@@ -80,7 +80,7 @@ typedef struct host_xpu_ring {
     unsigned long long unused_too[5];
 } host_xpu_ring;
 
-/* A slot: the device's half, and the host's. */
+/* A slot: the device's half, and the host's half. */
 typedef struct host_xpu_slot {
     unsigned long long published; /* ticket of the command, plus one */
     unsigned long long command[7];
@@ -150,8 +150,8 @@ HOST_XPU_FUNC host_xpu_slot *host_xpu_slot_of(host_xpu_ring *ring, unsigned long
     return (host_xpu_slot *)(ring + 1) + (ticket & (ring->slots - 1));
 }
 
-/* The ring of an endpoint; NULL for an endpoint that is not the host's. A provider's own functions would begin
- * here. */
+/* The ring of an endpoint; NULL for an endpoint that does not belong to the host. A provider's own functions
+ * would begin here. */
 HOST_XPU_FUNC host_xpu_ring *host_xpu_ring_of(const host_xpu_ep_t *ep) {
     return ep->prov_id == HOST_XPU_PROXY ? (host_xpu_ring *)(uintptr_t)ep->prov_ctx : NULL;
 }

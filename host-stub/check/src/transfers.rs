@@ -163,7 +163,7 @@ fn run(
 /// columns.
 fn columns(context: &Context<'_>) -> Outcome {
     const ROUNDS: usize = 3;
-    /// One row has a word of a column and a word between.
+    /// One row has a word of the column and a word between the columns.
     const ROWS: usize = REGION / 16;
     let window = context.window;
     context.clear()?;

@@ -29,7 +29,7 @@ struct Report {
     abi: String,
     host_abi: String,
     providers: Vec<ProviderReport>,
-    /// The modules of the chosen provider, which were opened for this.
+    /// The modules of the chosen provider, which were opened for this command.
     modules: Vec<Attributes>,
     /// The host's support for devices.
     #[serde(skip_serializing_if = "Option::is_none")]

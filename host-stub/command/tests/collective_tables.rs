@@ -169,7 +169,7 @@ fn rank_shares_tables() {
         "the lower overrides the upper"
     );
     drop(below);
-    // The lower layer's entry calls the upper layer's.
+    // The lower layer's entry calls the upper layer's entry.
     let before = CALLS.load(Ordering::Relaxed);
     assert_eq!(allreduce(&third, 5).expect("allreduce"), 20);
     assert_eq!(CALLS.load(Ordering::Relaxed) - before, 2);

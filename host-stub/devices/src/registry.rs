@@ -314,8 +314,8 @@ impl Devices {
         self.table().place_on(device, value, len)
     }
 
-    /// Maps host memory for a device; pins it if the driver requires that. [`DeviceError::StartsNothing`]: the device cannot
-    /// start operations, or does not reach the memory.
+    /// Maps host memory for a device; pins the memory if the driver requires pinned memory. [`DeviceError::StartsNothing`]:
+    /// the device cannot start operations, or does not reach the memory.
     ///
     /// # Safety
     /// The memory has `len` bytes, and stays until the mapping is dropped.

@@ -232,7 +232,7 @@ pub enum BootstrapError {
     /// The wait was abandoned, because a rank will never arrive.
     #[error("gave up waiting for the other ranks: {reason}")]
     GaveUp {
-        /// The evidence for this.
+        /// The evidence that a rank will never arrive.
         reason: String,
     },
     /// The rank has already left the job.

@@ -64,7 +64,7 @@ impl PretendedMemory {
     }
 
     /// Makes the copy functions return wrong values from now on: 1 for one byte too many, -1 for one
-    /// byte too few, or a lower number as an error. 0 ends this. For tests.
+    /// byte too few, or a lower number as an error. 0 ends the wrong values. For tests.
     pub fn misbehave(lie: i64) {
         LIE.store(lie, Ordering::Relaxed);
     }
@@ -72,7 +72,7 @@ impl PretendedMemory {
     /// Allocates `len` zeroed bytes.
     pub fn new(len: usize) -> std::io::Result<PretendedMemory> {
         const NAME: &CStr = c"pretended-device";
-        // SAFETY: the name is NUL-terminated; the flags are memfd_create's.
+        // SAFETY: the name is NUL-terminated; memfd_create has these flags.
         let fd = unsafe { libc::memfd_create(NAME.as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
             return Err(Error::last_os_error());

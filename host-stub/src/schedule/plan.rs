@@ -41,7 +41,7 @@ pub(crate) enum Step {
 }
 
 // SAFETY: the pointers refer to buffers that belong to the collective while it runs, on any thread
-// that makes progress; starting a collective is unsafe and requires this.
+// that makes progress; starting a collective is unsafe and requires such buffers.
 unsafe impl Send for Step {}
 
 /// A list of steps, and the scratch memory that they use. Plans are reused, and keep their memory.

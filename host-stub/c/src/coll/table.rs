@@ -124,7 +124,7 @@ pub struct host_coll_layer_t {
 }
 
 /// A blocking entry: HOST_SUCCESS when the collective is done, or a negative code. `data` is the
-/// table's.
+/// data of the table.
 pub type host_coll_fn = Option<
     unsafe extern "C" fn(
         data: *mut c_void,

@@ -188,7 +188,7 @@ pub struct host_rma_layer_t {
     _private: [u8; 0],
 }
 
-/// An entry: HOST_SUCCESS, or a negative code. `data` is the table's.
+/// An entry: HOST_SUCCESS, or a negative code. `data` is the data of the table.
 pub type host_rma_fn = Option<
     unsafe extern "C" fn(
         data: *mut c_void,

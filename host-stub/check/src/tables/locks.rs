@@ -75,7 +75,7 @@ fn chain_of_three(context: &Context<'_>) -> Outcome {
                 std::thread::sleep(Duration::from_millis(30));
                 lock(LockKind::Shared)?;
                 window.unlock(0)?;
-                // Rank 1 waits for this.
+                // Rank 1 waits for this update.
                 window.lock(LockKind::Shared, 1, Assertion::empty())?;
                 let row = Layout::contiguous(Datatype::Int64, 1);
                 let target = row.at(1, 0);

@@ -91,7 +91,8 @@ pub(crate) fn host_stub<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>)
     command
 }
 
-/// Only bounds hangs: on a busy machine a shorter time would end runs that are merely late.
+/// This time only bounds hangs: on a busy machine a shorter time would end runs that are merely
+/// late.
 pub(crate) const HANG: Duration = Duration::from_secs(600);
 
 /// Runs a command; a command that hangs is killed and fails the test.

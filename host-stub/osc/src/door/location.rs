@@ -20,7 +20,7 @@ const ADDRESS: u64 = (1 << SHIFT) - 1;
 const ANY_HOST: u64 = 0x7f;
 
 /// Whether a buffer may lie elsewhere than at its pointer: the only word that a call on host memory
-/// reads for this. A word of the process, so that a call reads it without a job.
+/// reads for this question. A word of the process, so that a call reads it without a job.
 static ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 /// Makes calls look up the places of their buffers from now on: a device is known, a location was

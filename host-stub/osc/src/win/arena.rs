@@ -18,7 +18,7 @@ use crate::transport::{Registration, Transport, TransportError};
 
 /// Bytes of a chunk: blocks of eight windows of few ranks. A block of more than a quarter of it has a chunk of its own.
 const CHUNK: usize = 16 << 10;
-/// Blocks begin at multiples of this, so that no two share a cache line.
+/// Blocks begin at multiples of this size, so that no two blocks share a cache line.
 const ALIGNMENT: usize = 64;
 
 /// Memory that is registered once.

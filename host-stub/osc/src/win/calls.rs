@@ -17,7 +17,7 @@ use crate::base::Op;
 use crate::door::is_looked_for;
 
 impl Window {
-    /// Writes the origin's elements to the target's.
+    /// Writes the origin's elements to the elements of the target.
     ///
     /// # Safety
     /// `origin` is readable for `layout` and unchanged until the operation is complete.
@@ -38,7 +38,7 @@ impl Window {
         }
     }
 
-    /// Reads the target's elements to the origin's.
+    /// Reads the target's elements to the elements of the origin.
     ///
     /// # Safety
     /// `origin` is writable for `layout` and not accessed until the operation is complete.

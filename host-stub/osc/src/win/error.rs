@@ -110,7 +110,7 @@ pub enum WinError {
         /// The mistake in the argument.
         reason: &'static str,
     },
-    /// The provided thread level does not allow this thread the call; the text is the door's.
+    /// The provided thread level does not allow this thread the call; the text comes from the door.
     #[error("{0}")]
     Level(String),
     /// The request already signals its completion.

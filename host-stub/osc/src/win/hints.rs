@@ -69,7 +69,7 @@ fn is_same_op(value: &str) -> Result<bool, &'static str> {
 }
 
 impl Hints {
-    /// Adds a hint. `None`: the key is not one of these. The error has the values that the key can
+    /// Adds a hint. `None`: the key is no key of a hint. The error has the values that the key can
     /// have.
     pub(super) fn set(&mut self, key: &str, value: &str) -> Option<Result<(), &'static str>> {
         let set = |place: &mut Option<bool>, value: Result<bool, &'static str>| {

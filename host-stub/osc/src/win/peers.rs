@@ -145,8 +145,8 @@ impl Cards {
                 control_base: word(3),
                 handle: handle(0),
                 control_handle: handle(1),
-                // The bytes are not kept here: `neighbours` has this for the few ranks whose memory
-                // can be opened.
+                // The bytes are not kept here: `neighbours` has these bytes for the few ranks whose
+                // memory can be opened.
                 exported: Vec::new(),
             },
             reach: match word(REACH) {

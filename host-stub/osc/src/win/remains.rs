@@ -6,9 +6,9 @@ use std::sync::{Mutex, PoisonError};
 
 use super::parts::Parts;
 
-/// The parts of one such window. Dropping this ends its registrations, so that the transport can
-/// close. The memory is never freed: other ranks may be copying to it, and incomplete operations of
-/// this rank still point to its counts.
+/// The remaining parts of one window. Dropping this ends its registrations, so that the transport
+/// can close. The memory is never freed: other ranks may be copying to it, and incomplete
+/// operations of this rank still point to its counts.
 struct Remains(ManuallyDrop<Box<Parts>>);
 
 impl Drop for Remains {

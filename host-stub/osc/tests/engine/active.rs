@@ -19,7 +19,7 @@ unsafe fn put_first(window: &Window, value: &u64, rank: usize) {
         displacement: 0,
         layout: &layout,
     };
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { window.put(std::ptr::from_ref(value).cast(), &layout, target) }.unwrap();
 }
 

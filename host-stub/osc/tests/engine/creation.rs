@@ -32,13 +32,13 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: AllocLayout) -> *mut u8 {
         BYTES.set(BYTES.get() + layout.size() as isize);
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, memory: *mut u8, layout: AllocLayout) {
         BYTES.set(BYTES.get() - layout.size() as isize);
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees the same conditions.
         unsafe { System.dealloc(memory, layout) }
     }
 }

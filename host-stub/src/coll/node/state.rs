@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     /// A task that is suspended in a collective may continue on another thread and takes the steps
-    /// along. A mutex guard would not allow this. The compiler checks this.
+    /// along. A mutex guard would not allow this. The compiler checks this rule.
     #[test]
     fn steps_go_from_thread_to_thread() {
         fn goes<T: Send>() {}

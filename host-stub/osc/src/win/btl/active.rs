@@ -75,7 +75,8 @@ fn failed_notice(window: &Window, call: &'static str) -> WinResult<()> {
 }
 
 /// Completes this rank's operations before a barrier. The first signal of the barrier may follow the operations to the next
-/// rank, which then executes them before it goes on. Returns whether it does so, and is sent: the answers are still to come.
+/// rank, which then executes them before it goes on. Returns whether the signal does so and is sent: the answers are still
+/// to come.
 fn complete_all(window: &Window, call: &'static str) -> (bool, WinResult<()>) {
     let (rank, size) = (window.link.rank, window.link.size);
     let next = (rank + 1) % size;

@@ -54,7 +54,7 @@ pub(super) unsafe fn issue(
     request: Option<&RequestState>,
     pending: &Pending,
 ) -> WinResult<usize> {
-    // A put's or get's bytes are elements to commands that access whole elements.
+    // Commands that access whole elements take the bytes of a put or get as elements.
     let size = transfer.datatype().size().max(how.size as usize);
     let mut target = Cursor::new(transfer.target_layout);
     let mut origin = Cursor::new(transfer.origin_layout);

@@ -154,7 +154,7 @@ float_update!(
 /// The target is writable for the elements, aligned, and accessed by atomics alone meanwhile. The
 /// operand, if any, is readable, and the result, if any, writable for the same number of elements.
 pub(super) unsafe fn update(datatype: Datatype, op: Op, run: Run) {
-    // SAFETY: the caller guarantees the elements; the width is the type's.
+    // SAFETY: the caller guarantees the elements; the width is that of the type.
     unsafe {
         match datatype {
             Datatype::Int8 => update_i8(op, run),

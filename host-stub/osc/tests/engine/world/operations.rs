@@ -30,7 +30,7 @@ unsafe fn post_transfer(
     (flags, size, is_local): (u32, usize, bool),
     effect: impl FnOnce(&World) -> bool + Send + 'static,
 ) -> Status {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let world = &unsafe { sim(module) }.world;
     if world.is_full.load(Ordering::Acquire) {
         world.refused.fetch_add(1, Ordering::Release);
@@ -54,7 +54,7 @@ unsafe fn post_transfer(
             status => Status(status),
         };
     }
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { post_ordered(Order::Nothing, (module, endpoint), told, (is_local, effect)) }
 }
 
@@ -189,7 +189,7 @@ pub(super) unsafe extern "C" fn atomic_op(
         true => Order::All { copied },
         false => Order::Commands,
     };
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe {
         change(
             order,
@@ -218,7 +218,7 @@ pub(super) unsafe extern "C" fn atomic_fop(
     data: *mut c_void,
 ) -> Status {
     let (there, told) = ((module, endpoint), (callback, context, data));
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe {
         change(
             Order::Commands,
@@ -248,7 +248,7 @@ pub(super) unsafe extern "C" fn atomic_cswap(
 ) -> Status {
     let (there, told) = ((module, endpoint), (callback, context, data));
     let swap = move |old| if old == compare { value } else { old };
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { change(Order::Commands, there, (remote, handle), local, told, swap) }
 }
 
@@ -359,7 +359,7 @@ unsafe fn transfer_runs(
     request: &ApplyRequest,
     told: (Option<CompletionFn>, *mut c_void, *mut c_void),
 ) -> Status {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let world = &unsafe { sim(module) }.world;
     // SAFETY: the engine passes that many runs.
     let runs = unsafe { std::slice::from_raw_parts(request.runs, request.run_count) };
@@ -426,7 +426,7 @@ unsafe fn transfer_runs(
         };
     }
     let effect = (!puts, effect);
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     unsafe { post_ordered(Order::Commands, (module, endpoint), told, effect) }
 }
 
@@ -440,7 +440,7 @@ pub(super) unsafe extern "C" fn apply(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let carried = unsafe { sim(module) }.world.carried;
     if carried == Carried::Nothing {
         return Status::NOT_SUPPORTED;
@@ -448,7 +448,7 @@ pub(super) unsafe extern "C" fn apply(
     // SAFETY: the engine passes a request.
     if unsafe { (*request).datatype } == APPLY_BYTES {
         let told = (callback, context, data);
-        // SAFETY: as the caller's.
+        // SAFETY: the caller guarantees the same conditions.
         return unsafe { transfer_runs((module, endpoint), (remote, handle), &*request, told) };
     }
     // SAFETY: the engine passes runs and operands of words, which are copied here.

@@ -114,7 +114,7 @@ pub(super) unsafe fn post_ordered(
     (callback, context, data): (Option<CompletionFn>, *mut c_void, *mut c_void),
     (is_local, effect): (bool, impl FnOnce(&World) -> i32 + Send + 'static),
 ) -> Status {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let sim = unsafe { sim(module) };
     let mut state = sim.state.lock().unwrap();
     if state.under_way.len() >= 32 {
@@ -189,7 +189,7 @@ unsafe extern "C" fn register_mem(
     _access: u32,
     handle: *mut *mut Handle,
 ) -> Status {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let world = &unsafe { sim(module) }.world;
     let key = world.keys.fetch_add(1, Ordering::Relaxed);
     let mut regions = world.regions.lock().unwrap();
@@ -202,7 +202,7 @@ unsafe extern "C" fn register_mem(
 unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
     // SAFETY: made by `register_mem`, and ended once.
     let key = unsafe { Box::from_raw(handle.cast::<u64>()) };
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let world = &unsafe { sim(module) }.world;
     world.regions.lock().unwrap().remove(&key);
     Status::SUCCESS
@@ -213,7 +213,7 @@ unsafe extern "C" fn register_error(
     callback: Option<ErrorFn>,
     context: *mut c_void,
 ) -> Status {
-    // SAFETY: as the caller's.
+    // SAFETY: the caller guarantees the same conditions.
     let mut state = unsafe { sim(module) }.state.lock().unwrap();
     state.listener = callback.map(|callback| (callback, context));
     Status::SUCCESS

@@ -28,8 +28,8 @@ namespaces_start() {
 # namespaces_start_head NAME: becomes a host for a launcher, which sees this machine's processes.
 namespaces_start_head() { exec unshare --net --uts --mount --fork --kill-child=KILL scripts/hosts_init.sh "$1"; }
 
-# namespaces_beside PID own|outer: becomes a container on a host, with process ids of its own. It sees the files of these in /proc,
-# or those of the host's.
+# namespaces_beside PID own|outer: becomes a container on a host, with process ids of its own. The container sees the files of
+# its own processes in /proc, or of the host's processes.
 namespaces_beside() {
     local within=(--net --ipc --uts --mount) own=(--mount-proc)
     if [ "$2" = outer ]; then

@@ -131,7 +131,7 @@ openmpi_shows_itself() {
         grep -q "btl_ofi_rs_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
 }
 
-# The commands of `./dev openmpi` and README, with one setting: windows are this component's.
+# The commands of `./dev openmpi` and README, with one setting: this component makes the windows.
 openmpi_readme() {
     local line out
     line=$(openmpi_settings | sed -n 's/^ *\(export OMPI_MCA_mca_base_component_path=.*\)/\1/p')
@@ -473,7 +473,8 @@ openmpi_osc_run() {
         timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
 }
 
-# openmpi_osc RANKS PROGRAM [mpirun options]: the program succeeds, and its windows are the component's.
+# openmpi_osc RANKS PROGRAM [mpirun options]: the program succeeds, and this component makes its
+# windows.
 openmpi_osc() {
     local ranks=$1 program=$2 out
     shift 2

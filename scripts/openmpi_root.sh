@@ -233,7 +233,7 @@ osc_run_inside() {
         --mca mca_base_component_path /opt/component "$@" 2>&1
 }
 
-# osc_inside RANKS PROGRAM [options]: the program succeeds, and its windows are the component's.
+# osc_inside RANKS PROGRAM [options]: the program succeeds, and this component makes its windows.
 osc_inside() {
     local ranks=$1 program=$2 out
     shift 2

@@ -139,7 +139,7 @@ deb() {
         printf 'Description: %s\n' "$4"
     } >"$tree/DEBIAN/control"
     (cd "$tree" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$tree/DEBIAN/md5sums"
-    # Libraries in a folder of the dynamic loader's.
+    # Libraries in a folder that the dynamic loader searches.
     if compgen -G "$tree/usr/lib/*/*.so" >/dev/null; then
         printf 'activate-noawait ldconfig\n' >"$tree/DEBIAN/triggers"
     fi

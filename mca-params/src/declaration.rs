@@ -204,7 +204,8 @@ impl Declaration {
             .map(AsRef::as_ref)
     }
 
-    /// Refuses an inconsistent declaration. Such an error is the program's, not the user's.
+    /// Refuses an inconsistent declaration. Such an error is an error of the program, not of the
+    /// user.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |reason: String| {
             Err(Error::Declaration {

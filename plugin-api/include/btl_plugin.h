@@ -451,7 +451,7 @@ typedef struct btl_stats {
     uint64_t revoked;  /* ring transfers that the target did not begin in time, and that the kernel then made */
     uint64_t messages; /* messages sent, each with one or more commands */
     uint64_t waits;    /* flushes that found nothing to do for a microsecond or so */
-    uint64_t waited;   /* how long these waited, in nanoseconds */
+    uint64_t waited;   /* duration of these waits, in nanoseconds */
     uint64_t polls;    /* calls that made progress */
 } btl_stats;
 

@@ -79,7 +79,7 @@ bitflags! {
         const FLOAT = 0x200_0000;
         /// Compare and swap.
         const CSWAP = 0x1000_0000;
-        /// Atomic also with respect to the target's processor.
+        /// The module's atomics are atomic also with respect to the target's processor.
         const GLOB = 0x2000_0000;
     }
 }

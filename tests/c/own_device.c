@@ -38,7 +38,8 @@ static void ring_of(int device) {
     MUST(host_device_ring_free(&ring));
 }
 
-/* The two mappings of the same pages: the device's, and the copy functions'. */
+/* The two mappings of the same pages: the mapping for the device, and the mapping for the copy
+ * functions. */
 static char *memory, *shadow;
 static atomic_int copies_from, copies_to, blocks_from, blocks_to, failing, under_way, most;
 /* The number of calls of the copy functions with runs of several kinds. */

@@ -43,8 +43,8 @@ int main(void) {
     MUST(host_target_location(variable, &device, &address));
     CHECK(device == -1 && address == variable, "found on %d before it was mapped", device);
 
-    /* Simulates the mapping of both variables. The device's values differ from the
-     * host's. */
+    /* Simulates the mapping of both variables. The device's values differ from the values of the
+     * host. */
     MUST(host_device_alloc(1, BYTES, (void **)&variable_there));
     MUST(host_device_alloc(0, BYTES, (void **)&received_there));
     for (uint64_t i = 0; i < WORDS; i++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* OpenMP's list of devices compared with the host's. `numbers COUNT OWN` defines functions in the place of a
- * runtime with COUNT devices; device 0 maps a variable to memory of the host's device OWN. The test
- * that runs this program reads the differences in the log. */
+/* Compares OpenMP's list of devices with the list of the host. `numbers COUNT OWN` defines functions in the
+ * place of a runtime with COUNT devices; device 0 maps a variable to memory of the host's device OWN. The
+ * test that runs this program reads the differences in the log. */
 #include "common.h"
 
 #define BYTES 64

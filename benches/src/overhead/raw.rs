@@ -190,7 +190,8 @@ impl Raw {
     #[inline]
     pub(crate) fn put(&mut self, target: Target, local: *const u8, size: usize) -> Posted {
         if self.plain {
-            // SAFETY: a live endpoint whose tables libfabric keeps; the buffers are the caller's.
+            // SAFETY: the endpoint is live, and libfabric keeps its tables; the caller owns the
+            // buffers.
             return self.post("fi_write", |ep| unsafe {
                 (*(*ep).rma).write.map(|write| {
                     write(
@@ -226,7 +227,8 @@ impl Raw {
             data: 0,
         };
         let flags = u64::from(ffi::FI_COMPLETION | ffi::FI_DELIVERY_COMPLETE);
-        // SAFETY: a live endpoint whose tables libfabric keeps; the buffers are the caller's.
+        // SAFETY: the endpoint is live, and libfabric keeps its tables; the caller owns the
+        // buffers.
         self.post("fi_writemsg", |ep| unsafe {
             (*(*ep).rma)
                 .writemsg

@@ -36,7 +36,7 @@ struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 

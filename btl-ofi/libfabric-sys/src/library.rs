@@ -84,7 +84,7 @@ fn functions() -> Result<&'static Functions, &'static str> {
         .map_err(String::as_str)
 }
 
-/// Opens the library, if it is not open yet. The error is the dynamic loader's.
+/// Opens the library, if it is not open yet. The error comes from the dynamic loader.
 pub fn load() -> Result<(), &'static str> {
     functions().map(drop)
 }

@@ -9,7 +9,8 @@ use transport::{Handle, Region};
 /// Handles per chunk. Chunks live as long as the module.
 const CHUNK: usize = 256;
 
-/// One handle and its region. The handle is the first field, so that the host's pointer is also the slot's.
+/// One handle and its region. The handle is the first field, so that the host's pointer to it is also a
+/// pointer to the slot.
 #[repr(C)]
 struct Slot {
     handle: Handle,

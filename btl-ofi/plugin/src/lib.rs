@@ -15,7 +15,7 @@ use plugin_api::{ComponentVtable, HostVtable, Status};
 
 use crate::guard::guarded;
 
-/// Checks the host's table and returns the component's.
+/// Checks the host's table and returns the component's table.
 ///
 /// # Safety
 /// The contract of [`plugin_api::EntryFn`]: `host` is NULL or a host's table, `out` is NULL or writable.

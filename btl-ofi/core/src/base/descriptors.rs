@@ -30,7 +30,7 @@ pub(crate) fn raise_limit() {
 pub(crate) fn shortage() -> Option<String> {
     let (limit, _) = sys::descriptor_limits().ok()?;
     let left = match sys::names(OWN) {
-        // One of the open descriptors is the folder's.
+        // One of the open descriptors belongs to the folder itself.
         Ok(open) => limit.saturating_sub(open.len().saturating_sub(1) as u64),
         Err(e) if e.code == libc::EMFILE => 0,
         Err(_) => return None,

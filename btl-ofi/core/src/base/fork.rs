@@ -1,6 +1,6 @@
 //! Children of fork. A child has a copy of this process's memory and its descriptors, but the connections, the rings and the
-//! segments are its parent's. So each object that others can see notes in which process it was made, and only that process
-//! uses and ends it.
+//! segments belong to its parent. So each object that others can see notes in which process it was made, and only that
+//! process uses and ends it.
 //!
 //! The handler that `core::fork` registers counts forks here. A process that begins by the bare system call, or by `vfork`, is
 //! not seen.

@@ -61,8 +61,8 @@ impl Core {
         self.quick.counters.of_first(peer)
     }
 
-    /// Counts an operation that goes by a ring or a message. Only the first context has these, and its lock is
-    /// held.
+    /// Counts an operation that goes by a ring or a message. Only the first context has such operations, and
+    /// its lock is held.
     #[inline(always)]
     pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
         self.quick

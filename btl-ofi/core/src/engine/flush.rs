@@ -19,7 +19,8 @@ use crate::peer::outstanding::Total;
 const SPIN: u64 = 20_000;
 /// Polls between two clock reads while spinning. A poll takes 10 ns (shm) to 1 us (tcp).
 const SPIN_CLOCK_POLLS: u32 = 32;
-/// Polls between two clock reads even if completions arrive, because they may be another thread's.
+/// Polls between two clock reads even if completions arrive, because the completions may belong to
+/// another thread.
 const CLOCK_POLLS: u32 = 1024;
 
 /// A flush. A flush counts as a wait after the first [`SPIN_CLOCK_POLLS`] polls without a completion. Times are

@@ -9,7 +9,7 @@ use crate::op::element;
 use crate::op::request;
 
 const _: () = {
-    // The ABI's codes are libfabric's.
+    // The ABI uses the codes of libfabric.
     assert!(AtomicOp::Min as u32 == ffi::FI_MIN && AtomicOp::Max as u32 == ffi::FI_MAX);
     assert!(AtomicOp::Sum as u32 == ffi::FI_SUM && AtomicOp::Prod as u32 == ffi::FI_PROD);
     assert!(AtomicOp::Lor as u32 == ffi::FI_LOR && AtomicOp::Land as u32 == ffi::FI_LAND);
@@ -71,7 +71,8 @@ impl AtomicTable {
                             u64::from(flags),
                         )
                     };
-                    // Reject a combination whose element size differs from the datatype's.
+                    // Reject a combination whose element size differs from the size of the
+                    // datatype.
                     if rc == 0 && attr.size == datatype.size() {
                         table.counts[kind as usize][datatype as usize][op as usize] =
                             attr.count.min(u32::MAX as usize) as u32;

@@ -286,7 +286,7 @@ pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, us
     }
 }
 
-/// Largest put and get in bytes: the provider's limit, reduced by the user's.
+/// Largest put and get in bytes: the provider's limit, or the user's lower limit.
 pub(crate) fn limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     let limit = info.ep_attr().max_msg_size;
     let narrow = |asked: u64| match asked {

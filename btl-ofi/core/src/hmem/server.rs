@@ -205,7 +205,8 @@ impl MailboxServer {
         // fragment. Both are aligned to words, and neither is device memory.
         unsafe { responder.execute_on_device(&self.regions, &request.command, place) }?;
         if long > 0 && responder::returns(request.command.what) {
-            // SAFETY: `long` bytes are in the request's words; `Plan` gives the data buffer room for all of these.
+            // SAFETY: `long` bytes are in the request's words; `Plan` gives the data buffer room for all of these
+            // bytes.
             unsafe { std::ptr::copy_nonoverlapping(here.cast_const(), data, long) };
         }
         Ok(words[HEAD])

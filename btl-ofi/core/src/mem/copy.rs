@@ -1,5 +1,5 @@
-//! Copies between host and device memory: by the user's functions if they are set, else by this
-//! crate's.
+//! Copies between host and device memory: by the user's functions if they are set, else by
+//! functions of this crate.
 
 use std::ffi::c_void;
 
@@ -54,7 +54,8 @@ impl Copier {
         self.is_overridden() || iface == hmem_iface::SYSTEM || reaches(iface)
     }
 
-    /// Calls the user's `copy_from_hmem_iov`, or this crate's. Returns the number of bytes, or a negative errno.
+    /// Calls the user's `copy_from_hmem_iov`, or this crate's function. Returns the number of bytes, or a
+    /// negative errno.
     ///
     /// # Safety
     /// `iov` and `iface` have `count` elements. `dest` is writable for `size` bytes. Every run of `iov` is memory of

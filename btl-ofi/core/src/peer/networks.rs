@@ -26,7 +26,7 @@ use crate::peer::address::{MAX_INTERFACE_NAME, MAX_INTERFACES};
 pub(crate) struct Networks {
     /// See [`crate::peer::liveness::network`].
     pub(crate) namespace: u64,
-    /// The address of the process's endpoint; `None` if it is no IP address.
+    /// The address of the process's endpoint; `None` if the address is no IP address.
     pub(crate) endpoint: Option<IpAddr>,
     /// The process's usable interfaces, in order of preference.
     pub(crate) interfaces: Vec<Interface>,

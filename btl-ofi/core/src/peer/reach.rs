@@ -1,5 +1,5 @@
 //! Whether the kernel lets this process access a local peer's memory by cross-memory attach (`base/cma.rs`), and how this
-//! process verifies that the memory is the peer's.
+//! process verifies that the memory belongs to the peer.
 //!
 //! **Identity.** A process id and a start time identify a process, but not its program: `exec` keeps the id and the start
 //! time. So each process announces a *probe*: the address of a word and the word's value. This process reads the probe
@@ -66,8 +66,8 @@ pub(crate) struct Reach {
     pub(crate) segment: Option<File>,
 }
 
-/// Permits CMA to this process if Yama requires that. Returns the reason if this process cannot access any other
-/// process. `probe` belongs to this process.
+/// Permits CMA to this process if Yama requires a permission. Returns the reason if this process cannot access
+/// any other process. `probe` belongs to this process.
 pub(crate) fn prepare(probe: Probe) -> Option<String> {
     let scope = scope(SCOPE);
     if asks_for_consent(scope)

@@ -85,7 +85,8 @@ pub(crate) struct Facts {
     pub(crate) own: bool,
     /// This process and the peer both allow the paths within one node (`btl_ofi_same_node`).
     pub(crate) same_node: bool,
-    /// This process read the peer's memory, and the probe proved that it is the peer's.
+    /// This process read the peer's memory, and the probe proved that the memory belongs to the
+    /// peer.
     pub(crate) reached: bool,
     /// The peer offers a ring.
     pub(crate) ring: bool,

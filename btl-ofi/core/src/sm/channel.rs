@@ -2,8 +2,8 @@
 //!
 //! **Release.** The ring of a released peer is given back for another process to claim, unless the target still
 //! holds a slot of it (`sm::requester`): a fragment that it copies, or an atomic that was reported as failed.
-//! Such a ring stays active until the target has answered; no call waits for that. If the transport closes
-//! earlier, the ring stays taken until no other one is free (`sm::segment::reclaim`).
+//! Such a ring stays active until the target has answered; no call waits for the answer. If the transport
+//! closes earlier, the ring stays taken until no other one is free (`sm::segment::reclaim`).
 
 use std::ptr::NonNull;
 

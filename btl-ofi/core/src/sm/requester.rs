@@ -387,7 +387,8 @@ impl Requester {
 
     /// The record of a position in use.
     fn pending(&mut self, position: u32) -> &mut Pending {
-        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; callers pass one of these.
+        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; callers pass one of these
+        // positions.
         unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() }
     }
 

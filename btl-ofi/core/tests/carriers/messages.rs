@@ -79,7 +79,8 @@ fn both_sides_agree() {
     pair.close();
 }
 
-/// Two transports know each other. One releases the other, and forgets an address that is also its own peer's.
+/// Two transports know each other. One transport releases the other, and forgets an address that its own peer
+/// has, too.
 #[test]
 fn one_side_leaves() {
     for provider in PROVIDERS {

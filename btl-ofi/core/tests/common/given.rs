@@ -17,7 +17,7 @@ pub(crate) struct Counting;
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         GIVEN.fetch_add(layout.size(), Ordering::Relaxed);
-        // SAFETY: the caller's contract is the system allocator's.
+        // SAFETY: the caller keeps the contract of the system allocator.
         unsafe { System.alloc(layout) }
     }
 

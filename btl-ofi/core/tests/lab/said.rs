@@ -43,7 +43,7 @@ impl Kept {
         self.0.push(Judged {
             what: what.to_owned(),
             outcome,
-            // A refused operation must not call back; only this code checks that.
+            // A refused operation must not call back; only this code checks this rule.
             calls: if taken { calls } else { 0 },
         });
     }

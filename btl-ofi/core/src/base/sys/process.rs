@@ -24,7 +24,8 @@ pub(crate) fn threads(process: &str) -> Result<Vec<Option<u32>>, CallError> {
     Ok(entries.map(|entry| entry.ok().and_then(id)).collect())
 }
 
-/// Permits every process of this user to attach to this process, if Yama requires this. Fails without Yama.
+/// Permits every process of this user to attach to this process, if Yama requires a permission. Fails
+/// without Yama.
 pub(crate) fn permit_tracing() -> Result<(), CallError> {
     scripted!("prctl");
     // SAFETY: the arguments of this request are numbers.

@@ -35,7 +35,7 @@ const NOBODY: u32 = u32::MAX;
 /// The reason why nothing more is sent to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Broken {
-    /// A message could not be sent; the code is the provider's.
+    /// A message could not be sent; the code comes from the provider.
     Code(isize),
     /// A batch left but did not arrive, or its answer did not arrive.
     Lost,

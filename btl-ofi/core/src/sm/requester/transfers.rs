@@ -221,7 +221,8 @@ impl Requester {
 
     /// Makes the transfer at this position by CMA, if there is one that the responder has not begun.
     fn make_by_kernel(&mut self, position: u32) -> Option<Outcome> {
-        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; the caller passes one of these.
+        // SAFETY: `post_as` or `new` initialised all positions from `head` to `tail`; the caller passes one of these
+        // positions.
         let pending = unsafe { self.pending[(position % SLOTS) as usize].assume_init_mut() };
         let slot = self.claim.ring().slot(position);
         let put = match pending.used {

@@ -34,8 +34,8 @@ pub(super) type BtlEndpoint = *mut ffi::mca_btl_base_endpoint_t;
 pub(super) type BtlHandle = *mut ffi::mca_btl_base_registration_handle_t;
 pub(super) type BtlCallback = ffi::mca_btl_base_rdma_completion_fn_t;
 
-/// Converts Open MPI's callback to the transport's. The transport passes the module and endpoint pointers that Open MPI
-/// knows.
+/// Converts Open MPI's callback to a callback of the transport. The transport passes the module and endpoint pointers
+/// that Open MPI knows.
 pub(super) fn completion(
     callback: BtlCallback,
     context: *mut c_void,

@@ -16,7 +16,7 @@ use crate::fabric::msg::wire::{Introduction, MOST_WORDS, push_introduction};
 const COOKIE: u64 = 0x1234;
 /// The key of the origins.
 const KEY: u64 = 0x5678;
-/// The address of the origins, which is also the target's.
+/// The address of the origins, which is also the target's address.
 const NAME: [u8; 16] = [1; 16];
 
 /// A target that knows one origin.
@@ -72,7 +72,8 @@ fn come_as(target: &mut Target, port: &Port, header: Header) -> Result<(), &'sta
     target.execute(port, batch, buffer, &Lock::new(Regions::default(), false))
 }
 
-/// Lets the provider send all answers, and executes the batches that waited for this.
+/// Lets the provider send all answers, and executes the batches that waited for the answers to
+/// leave.
 fn leave(target: &mut Target, port: &Port) {
     for number in 0..target.answers.len() as u32 {
         if target.answers[number as usize].is_due {

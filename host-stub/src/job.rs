@@ -244,7 +244,7 @@ impl Job {
     }
 
     /// Waits until every rank has called `barrier`; collective. The call progresses the transport
-    /// while it waits. It completes no outstanding operations: flush first.
+    /// while it waits. A barrier completes no outstanding operations: flush first.
     pub fn barrier(&self) -> Result<(), JobError> {
         Ok(self.bootstrap.fence(&mut || {
             self.runtime.engine().visit();

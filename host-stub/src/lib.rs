@@ -28,7 +28,8 @@
 //!
 //! # Layers
 //!
-//! Its modules are layers; each names only modules above it in this table (`scripts/file_cycles.py` checks it):
+//! The modules of this crate are layers; each names only modules above it in this table
+//! (`scripts/file_cycles.py` checks it):
 //!
 //! | | |
 //! | --- | --- |

@@ -39,9 +39,9 @@ static inline int crt_omp_failures(void) {
 }
 
 /* Lets the calling task, which has the clause detach(event), end when the request is complete; sets the
- * handle to NULL. On an error the event is fulfilled, too, and the caller keeps the request. Needs the
- * progress thread, which a program has if it requests task mode (OMP_EXTERNAL=task), at any provided
- * level, or other progress: see host_request_detach. */
+ * handle to NULL. On an error the event is fulfilled, too, and the caller keeps the request. This
+ * function needs the progress thread, which a program has if it requests task mode
+ * (OMP_EXTERNAL=task), at any provided level, or other progress: see host_request_detach. */
 static inline int crt_omp_detach(host_request_t **request, omp_event_handle_t event) {
     int code = host_request_detach(request, crt_omp_fulfill, (void *)(uintptr_t)event);
     if (code != HOST_SUCCESS) {

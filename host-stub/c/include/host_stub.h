@@ -563,7 +563,8 @@ typedef struct crt_hooks_t {
     uint32_t reserved;
     // Returns the calling task; NULL outside of any task, where a wait blocks the thread.
     void *(*running)(void);
-    // Takes the calling task `task` off its thread until the task is resumed. May return early.
+    // Takes the calling task `task` off its thread until the task is resumed. The hook may return
+    // early.
     void (*suspend)(void *task);
     // Resumes a task. The host may call this function from any thread, also before `suspend`, which then
     // returns at once. The function must neither block nor run the task itself. Once the wait has
@@ -843,7 +844,8 @@ typedef struct host_rma_args_t {
     uint64_t magic;
     // sizeof(host_rma_args_t).
     size_t size;
-    // The origin's buffer; for a get, the buffer that is written. May be NULL with HOST_NO_OP.
+    // The origin's buffer; for a get, the buffer that is written. The buffer may be NULL with
+    // HOST_NO_OP.
     void *origin;
     // The buffer for the old values of fetching calls.
     void *result;
@@ -1367,14 +1369,12 @@ int host_rma_previous(void *_data,
                       const struct host_rma_layer_t *layer,
                       struct host_rma_call_t *call);
 
-// Returns the number of puts with notification that have arrived at a counter of this process. Their
-// bytes may be read.
+// Returns the number of puts with notification that have arrived at a counter of this process. The
+// program may read the bytes of these puts.
 //
 // # Safety
 // `win` is live. `arrived` is NULL or writable.
-int host_win_notifications(int counter,
-                           uint64_t *arrived,
-                           struct host_win_t *win);
+int host_win_notifications(int counter, uint64_t *arrived, struct host_win_t *win);
 
 // Waits until at least `at_least` puts with notification in total have arrived at a counter of this process. An error if a
 // process of the window is lost during the wait.
@@ -1457,8 +1457,8 @@ int host_request_attach(struct host_request_t *request,
 
 // Lets an operation end without a handle, and sets the handle to NULL. `call` is called once with
 // `data` when the operation is complete, on the thread that makes progress, or on this thread if it
-// is complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests
-// or calls host_progress.
+// is complete already. `call` must not wait. The call needs a progress thread, or a thread that
+// waits, tests or calls host_progress.
 //
 // # Safety
 // `request` points to a request that no other thread uses; buffers and window stay until `call` was

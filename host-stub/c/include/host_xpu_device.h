@@ -14,8 +14,8 @@
  * the endpoint (host_device_ring_export) and the windows to the kernel. Any number of threads of one device may call:
  * the device's atomics on host memory are atomic among its own threads only. Buffers are pointers of the device, or
  * locations from host_encode_location, and must not be accessed until the operation is complete. An operation sees
- * other threads' writes to the buffers if those threads synchronised with the thread that posts it. Needs compute
- * capability 7.0.
+ * other threads' writes to the buffers if those threads synchronised with the thread that posts it. These functions
+ * need compute capability 7.0.
  *
  * Operations complete at the target, in any order: wait for an operation before you post another that
  * depends on it.

@@ -7,9 +7,9 @@ use super::memory::{Memory, addresses};
 use super::shape::Placed;
 use host_stub::win::{Assertion, WinError, unboxed};
 
-/// Thousands of regions with gaps between them. Some are detached and attached again: operations
-/// reach the memory that is attached at that moment. If the transport accepts fewer registrations,
-/// the test attaches as many as it accepts.
+/// Thousands of regions with gaps between them. Some regions are detached and attached again:
+/// operations reach the memory that is attached at that moment. If the transport accepts fewer
+/// registrations, the test attaches as many as it accepts.
 pub(super) fn many(context: &Context<'_>) -> Outcome {
     const REGIONS: usize = 3000;
     const STRIDE: usize = 32;

@@ -85,8 +85,8 @@ impl<'a> Session<'a> {
         })
     }
 
-    /// Makes a session for epochs that the test opens and closes itself. Its buffers are kept until
-    /// [`release`](Self::release), after their last use.
+    /// Makes a session for epochs that the test opens and closes itself. The session's buffers are
+    /// kept until [`release`](Self::release), after their last use.
     pub(super) fn by_hand(context: &'a Context<'a>, window: &'a Window) -> Self {
         Session {
             context,

@@ -49,7 +49,7 @@ fn buffer(len: usize) -> &'static mut [u8] {
 
 /// Frees a buffer on which nothing is under way.
 fn release(buffer: *mut [u8]) {
-    // SAFETY: only used for slices that `buffer` leaked, once, after the last flush.
+    // SAFETY: the callers pass slices that `buffer` leaked, once, after the last flush.
     drop(unsafe { Box::from_raw(buffer) });
 }
 

@@ -211,7 +211,7 @@ fn misuse(context: &Context<'_>) -> Outcome {
     let mut request = window.get(byte.as_mut_ptr(), 1, context.next(), 0)?;
     // SAFETY: a wait below ends before the condition is dropped.
     unsafe { crt::attach(&request, &first) }?;
-    // SAFETY: refused, or signalled at once because the request is complete.
+    // SAFETY: the call is refused, or signals at once because the request is complete.
     match unsafe { crt::attach(&request, &second) } {
         Err(AttachError::Request(refused)) if matches!(*refused, WinError::Taken) => {
             second.destroy()?

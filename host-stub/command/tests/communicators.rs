@@ -220,7 +220,7 @@ fn rank_sees_hooks() {
             ["create upper 3", "create middle 3", "destroy upper 3"]
         );
     }
-    // Its context is free again, and the other communicators work.
+    // The communicator's context is free again, and the other communicators work.
     let again = world.dup().expect("dup");
     assert_eq!(said(&again), [0, 1, 2, 3]);
     assert_eq!(again.context(), 1);

@@ -153,7 +153,7 @@ fn tagged_output_waits_for_its_reader() {
 fn tagged_output_waits_for_its_reader_where_the_stream_would_not() {
     let place = Place::new("would-not-block");
     let (mut reader, writer) = std::io::pipe().expect("pipe");
-    // SAFETY: a call with integers on a descriptor that is open.
+    // SAFETY: the call takes integers, and the descriptor is open.
     let rc = unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
     assert_eq!(rc, 0);
     let mut child = unread(&place, writer.into());

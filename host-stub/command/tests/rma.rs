@@ -207,7 +207,8 @@ fn rank_refusals() {
         matches!(unboxed(&twice), Err(WinError::EpochMisuse { .. })),
         "{twice:?}"
     );
-    // The inner epoch locks rank 1 only. Its end does not complete a get from rank 0, which the outer epoch locked.
+    // The inner epoch locks rank 1 only. The end of the inner epoch does not complete a get from rank 0, which the
+    // outer epoch locked.
     let mut buffer = vec![0; 1];
     let inner = window.lock(LockKind::Shared, 0, |_| {
         window.lock(LockKind::Shared, 1, |epoch| epoch.get(&mut buffer, 0, 0))

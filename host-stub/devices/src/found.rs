@@ -16,7 +16,7 @@ const MOST_SEEN: usize = 1024;
 
 impl Devices {
     /// The place of a buffer of a call, with the registration that the transport needs for it;
-    /// `None` for host memory, at the address given back.
+    /// `None` for host memory, whose address is the returned address.
     pub fn find(&self, value: u64, len: usize) -> Result<Result<Found, u64>, DeviceError> {
         let mut table = self.table();
         let Location {

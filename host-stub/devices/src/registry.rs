@@ -17,9 +17,9 @@ use crate::table::{Entry, Known, Mapping, Table, Ways};
 pub struct Device {
     /// The common name of the device.
     pub name: String,
-    /// Its kind, one of [`plugin_api::hmem_iface`] or another that the overrides know.
+    /// The device's kind, one of [`plugin_api::hmem_iface`] or another that the overrides know.
     pub iface: u32,
-    /// Its number among those of its kind.
+    /// The device's number among the devices of its kind.
     pub number: u64,
     /// Whether the device can write commands into host memory, and so start operations itself.
     pub starts: bool,
@@ -190,7 +190,7 @@ impl Devices {
         self.overridden.load(Ordering::Relaxed)
     }
 
-    /// Adds memory on a device, until [`forget_memory`](Self::forget_memory). Its owner keeps the
+    /// Adds memory on a device, until [`forget_memory`](Self::forget_memory). The owner keeps the
     /// memory at least that long. Known memory may be added again.
     ///
     /// # Safety

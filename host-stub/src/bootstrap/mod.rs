@@ -42,7 +42,8 @@ impl<'a> Patience<'a> {
         }
     }
 
-    /// Must be called on every check at which the awaited event has not happened.
+    /// The waiter must call this function on every check at which the awaited event has not
+    /// happened.
     fn check(&mut self) -> Result<(), BootstrapError> {
         let Some(reason) = self.lost.and_then(|lost| lost()) else {
             return Ok(());

@@ -49,7 +49,8 @@ pub struct crt_hooks_t {
     pub reserved: u32,
     /// Returns the calling task; NULL outside of any task, where a wait blocks the thread.
     pub running: Option<unsafe extern "C" fn() -> *mut c_void>,
-    /// Takes the calling task `task` off its thread until the task is resumed. May return early.
+    /// Takes the calling task `task` off its thread until the task is resumed. The hook may return
+    /// early.
     pub suspend: Option<unsafe extern "C" fn(task: *mut c_void)>,
     /// Resumes a task. The host may call this function from any thread, also before `suspend`, which then
     /// returns at once. The function must neither block nor run the task itself. Once the wait has

@@ -15,8 +15,8 @@ pub(crate) fn number(call: &str, counter: c_int) -> Result<usize> {
     usize::try_from(counter).map_err(|_| Error::argument(call, &format!("no counter {counter}")))
 }
 
-/// Returns the number of puts with notification that have arrived at a counter of this process. Their
-/// bytes may be read.
+/// Returns the number of puts with notification that have arrived at a counter of this process. The
+/// program may read the bytes of these puts.
 ///
 /// # Safety
 /// `win` is live. `arrived` is NULL or writable.

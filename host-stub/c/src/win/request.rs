@@ -281,8 +281,8 @@ unsafe extern "C" fn detached_ended(data: *mut c_void, status: c_int) {
 
 /// Lets an operation end without a handle, and sets the handle to NULL. `call` is called once with
 /// `data` when the operation is complete, on the thread that makes progress, or on this thread if it
-/// is complete already. `call` must not wait. Needs a progress thread, or a thread that waits, tests
-/// or calls host_progress.
+/// is complete already. `call` must not wait. The call needs a progress thread, or a thread that
+/// waits, tests or calls host_progress.
 ///
 /// # Safety
 /// `request` points to a request that no other thread uses; buffers and window stay until `call` was

@@ -36,7 +36,8 @@ pub struct host_rma_args_t {
     pub magic: u64,
     /// sizeof(host_rma_args_t).
     pub size: usize,
-    /// The origin's buffer; for a get, the buffer that is written. May be NULL with HOST_NO_OP.
+    /// The origin's buffer; for a get, the buffer that is written. The buffer may be NULL with
+    /// HOST_NO_OP.
     pub origin: *mut c_void,
     /// The buffer for the old values of fetching calls.
     pub result: *mut c_void,

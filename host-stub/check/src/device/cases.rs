@@ -310,7 +310,7 @@ fn untold(context: &Context<'_>) -> Outcome {
         window.unlock_all()?;
         put?;
         verify_at(&window, 0, "memory nobody told of", &[turn + 1; 256])?;
-        // SAFETY: refused before any memory is accessed.
+        // SAFETY: the call is refused before it accesses any memory.
         let straddles = unsafe { window.put(at(memory.base() + 1), &layout, own) };
         ensure(straddles.is_err(), || {
             String::from("a buffer beyond its allocation was taken")

@@ -70,7 +70,7 @@ pub(super) fn mistakes(context: &Context<'_>) -> Outcome {
             on_device,
             ..CollArgs::default()
         };
-        // SAFETY: refused before any memory is accessed.
+        // SAFETY: the call is refused before it accesses any memory.
         let (done, started) = unsafe {
             (
                 comm.collective(Collective::Bcast, &args),

@@ -42,7 +42,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     window.fence(Assertion::empty())?;
     for offset in [4096 - 63, -63i64 as usize] {
         let pointer = buffer.pointer(0)?.wrapping_add(offset);
-        // SAFETY: refused before any memory is accessed.
+        // SAFETY: the call is refused before it accesses any memory.
         let put = unsafe { window.put(pointer, &layout, layout.at(context.rank, place)) };
         ensure(
             matches!(unboxed(&put), Err(WinError::BadArgument { .. })),
@@ -73,7 +73,7 @@ pub(super) fn straddling(context: &Context<'_>) -> Outcome {
     }
     window.fence(Assertion::empty())?;
     let info = Info::new().with_device(DEVICE);
-    // SAFETY: refused; the memory lives.
+    // SAFETY: the call is refused, and the memory lives.
     let made = unsafe { Window::create_with(context.job, mapped, 128, 1, &info) };
     ensure(made.is_err(), || {
         String::from("a window reaches beyond what is mapped")

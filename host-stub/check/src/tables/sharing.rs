@@ -90,7 +90,8 @@ fn query(context: &Context<'_>, contiguous: bool) -> Outcome {
             // SAFETY: the byte lives until after the fence.
             unsafe { window.put(byte.as_ptr(), &row, target) }?;
         } else {
-            // SAFETY: inside the part, which is longer than there are ranks; this rank's own byte.
+            // SAFETY: the byte is inside the part, which is longer than there are ranks, and
+            // belongs to this rank.
             unsafe { part.base.add(near.rank).write(byte[0]) };
         }
     }

@@ -43,8 +43,8 @@ fn alone(context: &Context<'_>) -> Outcome {
     let last = recv.as_mut_ptr().wrapping_add(COUNT - 1);
     let request = sum(&comm, &send, &mut recv)?;
     if context.job.runtime().engine().has_progress_thread() {
-        // If no thread advances the collective, the test's time limit ends the test. SAFETY: an
-        // element of the buffer, which the progress thread fills at the end.
+        // If no thread advances the collective, the test's time limit ends the test. SAFETY: the
+        // pointer is to an element of the buffer, which the progress thread fills at the end.
         while unsafe { last.read_volatile() } == 0 {
             std::thread::sleep(Duration::from_micros(50));
         }

@@ -78,7 +78,8 @@ fn while_computing(context: &Context<'_>) -> Outcome {
             add(&window, 1 % context.size)?;
         }
     } else if context.rank == 1 {
-        // SAFETY: an aligned word of the window's memory, which others change by atomics.
+        // SAFETY: the pointer is to an aligned word of the window's memory, which others change by
+        // atomics.
         let word = unsafe { AtomicU64::from_ptr(window.0.base().cast()) };
         while word.load(Ordering::Acquire) < ASKED {
             std::thread::yield_now();

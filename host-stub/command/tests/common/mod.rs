@@ -110,7 +110,7 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
             output: output.expect("wait"),
         },
         Err(_) => {
-            // SAFETY: no pointers; the child is not reaped while its thread waits.
+            // SAFETY: the call takes no pointers; the child is not reaped while its thread waits.
             unsafe { libc::kill(id as i32, libc::SIGKILL) };
             panic!("{command:?} did not end within {HANG:?}");
         }

@@ -30,7 +30,7 @@ pub(super) struct Primary {
     context: CUcontext,
 }
 
-// SAFETY: an opaque handle of the driver, which any thread may use.
+// SAFETY: the value is an opaque handle of the driver, which any thread may use.
 unsafe impl Send for Primary {}
 // SAFETY: as for Send.
 unsafe impl Sync for Primary {}
@@ -202,7 +202,7 @@ pub fn cuda_devices() -> Result<usize, String> {
 }
 
 fn count() -> Result<usize, String> {
-    // SAFETY: only looks for the library.
+    // SAFETY: the call only looks for the library.
     if !unsafe { sys::is_culib_present() } {
         return Err(String::from("there is no CUDA driver (libcuda.so)"));
     }

@@ -9,7 +9,7 @@ use super::driver::done;
 /// current.
 pub(super) struct Stream(CUstream);
 
-// SAFETY: an opaque handle of the driver, which any thread may use.
+// SAFETY: the value is an opaque handle of the driver, which any thread may use.
 unsafe impl Send for Stream {}
 // SAFETY: as for Send.
 unsafe impl Sync for Stream {}

@@ -152,7 +152,8 @@ impl Transport {
         let Some(functions) = &self.functions().strided else {
             return NO_FUNCTION;
         };
-        // SAFETY: a slice with its length, two numbers each; the caller vouches for the blocks.
+        // SAFETY: the pointer is to a slice with its length, two numbers each; the caller vouches
+        // for the blocks.
         unsafe {
             (functions.copy_from)(
                 self.module(),
@@ -175,7 +176,8 @@ impl Transport {
         let Some(functions) = &self.functions().strided else {
             return NO_FUNCTION;
         };
-        // SAFETY: a slice with its length, two numbers each; the caller vouches for the blocks.
+        // SAFETY: the pointer is to a slice with its length, two numbers each; the caller vouches
+        // for the blocks.
         unsafe {
             (functions.copy_to)(
                 self.module(),

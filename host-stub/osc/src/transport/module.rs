@@ -31,7 +31,7 @@ pub const UNREPORTED: Report = (None, std::ptr::null_mut(), std::ptr::null_mut()
 #[repr(transparent)]
 pub struct EndpointRef(NonNull<Endpoint>);
 
-// SAFETY: an opaque pointer to an object of the module, which locks by itself.
+// SAFETY: the pointer is opaque, to an object of the module, which locks by itself.
 unsafe impl Send for EndpointRef {}
 // SAFETY: as for Send.
 unsafe impl Sync for EndpointRef {}

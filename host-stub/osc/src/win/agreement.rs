@@ -1,5 +1,5 @@
-//! Collective steps of the ranks of a finished window: they meet in a barrier, and exchange one number each. Both use words
-//! of the window.
+//! Collective steps of the ranks of a finished window: they meet in a barrier, and exchange one number each. Both steps use
+//! words of the window.
 //!
 //! MPI requires an order only of the collective calls on one window. So threads of a rank may be in such calls on different
 //! windows, or in a barrier of the job, in another order than the threads of another rank. Exchanges of the job or of a

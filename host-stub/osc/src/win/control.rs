@@ -158,7 +158,7 @@ impl Control {
         &self.plan
     }
 
-    /// Its address, and its handle if other ranks reach it.
+    /// The block's address, and its handle if other ranks reach it.
     pub(super) fn card(&self) -> (u64, Vec<u8>) {
         let registration = self.place.as_ref().and_then(Place::registration);
         (

@@ -99,8 +99,8 @@ impl Window {
         remote::count(self, self.peer(PUT, rank)?, counter)
     }
 
-    /// The number of puts with notification that have arrived at a counter of this rank. Their bytes may be read. Makes
-    /// progress now and then, so that a program may poll.
+    /// The number of puts with notification that have arrived at a counter of this rank. The program may read the bytes
+    /// of these puts. Makes progress now and then, so that a program may poll.
     pub fn notifications(&self, counter: usize) -> WinResult<u64> {
         let call = "notifications";
         known(call, counter)?;

@@ -224,7 +224,8 @@ impl Peers {
                 other
             }
         };
-        // SAFETY: not null, and made from a box here or by another thread; it stays until `self` is dropped.
+        // SAFETY: the pointer is not null, and was made from a box here or by another thread; the box stays
+        // until `self` is dropped.
         Ok(unsafe { &*peer })
     }
 

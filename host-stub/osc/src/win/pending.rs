@@ -11,7 +11,7 @@ use crate::win::sync::{AtomicUsize, Ordering};
 
 use plugin_api::Status;
 
-/// One count. Its address is the context of the completion callback.
+/// One count. The count's address is the context of the completion callback.
 #[derive(Default)]
 pub(super) struct Cell {
     /// Whether calls and callbacks never overlap, so that counting needs no locked instruction.

@@ -11,7 +11,7 @@ pub(super) const SLOTS: usize = 64;
 
 const WAITING: i32 = 1;
 
-/// The state of one slot. Its address is the context of the completion callback.
+/// The state of one slot. The state's address is the context of the completion callback.
 pub(super) struct Slot {
     status: AtomicI32,
 }

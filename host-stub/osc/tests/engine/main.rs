@@ -263,7 +263,8 @@ fn a_lost_rank_ends_the_waits_of_its_own_windows() {
             rank.allgather(&[]).unwrap();
             if rank.rank() == 2 {
                 world.lose(2);
-                // Its memory stays, unlike the memory of an ended process: a window that was not freed leaks.
+                // The memory of the rank stays, unlike the memory of an ended process: a window that was not
+                // freed leaks.
                 std::mem::forget(all);
                 apart.free().unwrap();
                 return;

@@ -247,7 +247,7 @@ pub(super) fn free(window: &Window) -> WinResult<()> {
     outcome = outcome.and(window.flush_pending(call, rank, &window.parts.sync.releases));
     // A rank whose operations failed still enters the barrier.
     outcome = outcome.and(barrier(window, call));
-    // After the barrier no rank accesses this rank's memory, and all signals to this rank have come. Its own signals are
-    // counted in memory that is freed with the window, so they must end first.
+    // After the barrier no rank accesses this rank's memory, and all signals to this rank have come. This rank's own
+    // signals are counted in memory that is freed with the window, so they must end first.
     outcome.and(window.flush_pending(call, rank, &window.parts.sync.notices))
 }

@@ -62,7 +62,7 @@ impl Window {
         outcome
     }
 
-    /// Repeats an attempt. Its range may now lie in several regions.
+    /// Repeats an attempt. The operation's range may now lie in several regions.
     fn repeat(&self, call: &'static str, peer: &Peer, attempt: &Attempt) -> WinResult<()> {
         // SAFETY: the cell belongs to the window.
         let cell = unsafe { attempt.cell.as_ref() };

@@ -1,4 +1,5 @@
-//! Requests: operations that can be waited for one by one. Their states are in `request_state`.
+//! Requests: operations that can be waited for one by one. The module `request_state` has the
+//! states of requests.
 
 use std::ptr::NonNull;
 

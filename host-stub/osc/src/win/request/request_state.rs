@@ -24,7 +24,8 @@ struct Rest {
     unasked: Option<(NonNull<RequestPool>, NonNull<Pending>)>,
 }
 
-/// The counts that the callbacks of one request change. Its address is their `data`.
+/// The counts that the callbacks of one request change. The address of the state is the `data` of
+/// callbacks.
 #[derive(Default)]
 pub(in crate::win) struct RequestState {
     /// Pieces under way, plus one while the request is being issued.

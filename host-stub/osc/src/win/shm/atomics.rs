@@ -1,10 +1,10 @@
 //! Accumulates, fetching accumulates and compare-and-swap, by the processor's atomics.
 //!
 //! Elements of every type that are aligned to their size are updated by atomic instructions: existing ones (addition,
-//! bitwise operations, exchange), and compare-and-swap loops for other operations. All are atomic with respect to each
-//! other. Unaligned elements are always updated under a lock of the target in the segment. The two never meet at one
-//! element: MPI promises atomicity only among accumulates of the same predefined type (MPI 4.1, 12.7.1), and for one
-//! type every origin sees the same alignment of an address.
+//! bitwise operations, exchange), and compare-and-swap loops for other operations. All these instructions are atomic
+//! with respect to each other. Unaligned elements are always updated under a lock of the target in the segment. The
+//! two never meet at one element: MPI promises atomicity only among accumulates of the same predefined type (MPI 4.1,
+//! 12.7.1), and for one type every origin sees the same alignment of an address.
 //!
 //! Order: each accumulate is complete when its call returns, so accumulates of one origin are in the order of the
 //! calls.

@@ -211,7 +211,7 @@ mod tests {
         let mut word = [0u64];
         let at = word.as_mut_ptr().cast::<u8>();
         let mut result = [0u8; N];
-        // SAFETY: an aligned word with room for the element.
+        // SAFETY: the pointer is to an aligned word with room for the element.
         unsafe {
             std::ptr::copy_nonoverlapping(target.as_ptr(), at, N);
             let run = Run {

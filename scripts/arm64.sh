@@ -4,7 +4,8 @@
 # Cross-builds with the Rust toolchain of this machine and Debian's cross compiler, takes libfabric and the C library out of
 # Debian's packages for ARM64, and runs unit tests, models and the self-check of two ranks with qemu-user. The kernel has
 # to start ARM64 programs by QEMU, because ranks and tests start others: the script registers a handler (binfmt_misc), and
-# removes it at the end unless it was registered before. Needs root and about 1.5 GB. `--clean` removes the build.
+# removes it at the end unless it was registered before. The script needs root and about 1.5 GB. `--clean` removes the
+# build.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

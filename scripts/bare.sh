@@ -3,8 +3,8 @@
 #
 # Makes a minimal Debian 12 with debootstrap, adds only the Rust toolchain of this machine, clones the committed tree,
 # and runs `./dev demo` and `./dev test --short` there: both install their packages themselves. Removes everything
-# again, also if interrupted. Needs root, git and about 3 GB. `--keep` leaves the root and its build for the next run,
-# which then is not bare; `--clean` removes it.
+# again, also if interrupted. The script needs root, git and about 3 GB. `--keep` leaves the root and its build for
+# the next run, which then is not bare; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

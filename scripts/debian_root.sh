@@ -1,5 +1,6 @@
 # Functions for a minimal Debian in a separate root, for `./dev openmpi5`, `./dev openmpi6` and `./dev bare`. Sourced by bash,
-# under `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. Needs root: debootstrap, chroot, mounts.
+# under `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. The functions need root for debootstrap,
+# chroot and mounts.
 
 # The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 '/debian/*$' || true)}

@@ -3,8 +3,8 @@
 # separate root. The first argument is the series.
 #
 # Makes a minimal Debian with debootstrap, builds the component on this machine against the headers of the root, runs the test
-# programs and mpi4py's tests in the root, and removes everything again, also if interrupted. Needs root
-# (debootstrap, chroot and mounts) and about 1.2 GB. `device` runs only the checks of memory of devices; `--keep` leaves the
+# programs and mpi4py's tests in the root, and removes everything again, also if interrupted. The script needs root (for
+# debootstrap, chroot and mounts) and about 1.2 GB. `device` runs only the checks of memory of devices; `--keep` leaves the
 # root for the next run; `--clean` removes it.
 set -euo pipefail
 cd "$(dirname "$0")/.."

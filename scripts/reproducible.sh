@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `./dev reproducible`: builds the packages of the last commit twice, in clones with paths of different lengths and with
 # another home of the crates' sources, and compares their bytes. Exit code 1 if a file differs; a message names it.
-# Needs 3 GB below target, which `--clean` removes, and the time of two release builds.
+# The script needs 3 GB below target, which `--clean` removes, and the time of two release builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

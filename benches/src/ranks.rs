@@ -86,8 +86,8 @@ pub fn job(provider: &str, plugin: Option<PathBuf>) -> Result<Arc<Job>, String> 
     Job::init(options).map_err(|e| e.to_string())
 }
 
-/// Lets libfabric find the provider of `tests/lab-provider`, built beside this program. Must be the
-/// first call, before libfabric looks for providers and before any thread starts.
+/// Lets libfabric find the provider of `tests/lab-provider`, built beside this program. This call
+/// must be the first, before libfabric looks for providers and before any thread starts.
 pub fn offer_lab() -> Result<(), String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let built = program.with_file_name("liblab_fi.so");

@@ -17,7 +17,7 @@ pub fn leak(size: usize) -> io::Result<(*mut u8, OwnedFd)> {
     }
     // SAFETY: the descriptor is new and has no other owner.
     let file = unsafe { OwnedFd::from_raw_fd(number) };
-    // SAFETY: an open descriptor, and plain numbers.
+    // SAFETY: the descriptor is open; the other arguments are plain numbers.
     let sealed = unsafe {
         libc::fallocate(number, 0, 0, size as libc::off_t) == 0
             && libc::fcntl(number, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK) == 0
@@ -26,7 +26,7 @@ pub fn leak(size: usize) -> io::Result<(*mut u8, OwnedFd)> {
         return Err(io::Error::last_os_error());
     }
     let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    // SAFETY: a new mapping, at an address that the kernel chooses.
+    // SAFETY: the mapping is new, at an address that the kernel chooses.
     let base = unsafe { libc::mmap(ptr::null_mut(), size, rights, shared, number, 0) };
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());

@@ -15,9 +15,10 @@
 //! 6. the declared default.
 //!
 //! `<sysconfdir>` is `OPAL_SYSCONFDIR`, or `/etc/openmpi` if that is not set. `OMPI_MCA_mca_base_param_files` replaces
-//! files 4 and 5 by a comma-separated list, in which the leftmost file wins. Its value `none` disables all files,
-//! including the override file. `OMPI_MCA_mca_param_files`, its deprecated synonym, has the same effect and adds a
-//! [`Warning`]. A file that does not exist is skipped; a file that cannot be read or parsed is an [`Error`].
+//! files 4 and 5 by a comma-separated list, in which the leftmost file wins. The value `none` of this variable
+//! disables all files, including the override file. `OMPI_MCA_mca_param_files`, its deprecated synonym, has the same
+//! effect and adds a [`Warning`]. A file that does not exist is skipped; a file that cannot be read or parsed is an
+//! [`Error`].
 //!
 //! # Names
 //!

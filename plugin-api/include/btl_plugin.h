@@ -293,8 +293,8 @@ typedef void (*btl_error_fn)(btl_module *module, uint32_t flags, btl_endpoint *e
 typedef void (*btl_receive_fn)(btl_module *module, btl_endpoint *endpoint, uint8_t tag,
                                const void *data, size_t size, void *context);
 
-/* Most bytes of one apply: BTL_APPLY_HEAD, BTL_APPLY_RUN for each run, and the operands. Its results have
- * at most that many bytes, too. */
+/* Most bytes of one apply: BTL_APPLY_HEAD, BTL_APPLY_RUN for each run, and the operands. The results have
+ * at most this many bytes, too. */
 #define BTL_MOST_APPLIED 12288
 #define BTL_APPLY_HEAD 16
 #define BTL_APPLY_RUN 24

@@ -4,7 +4,7 @@ use std::ffi::c_void;
 
 use crate::Status;
 
-/// Most bytes of one apply: 16, 24 for each run, and the operands. Its results have at most that many
+/// Most bytes of one apply: 16, 24 for each run, and the operands. The results have at most this many
 /// bytes, too.
 pub const MOST_APPLIED: usize = 12 * 1024;
 /// The bytes that an apply takes in addition to its runs and operands, and the bytes of one run.

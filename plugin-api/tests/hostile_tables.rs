@@ -19,7 +19,7 @@ struct Guarded(*mut u8);
 
 impl Guarded {
     fn new() -> Guarded {
-        // SAFETY: a fresh mapping, whose second page is made inaccessible.
+        // SAFETY: the mapping is new; the call makes its second page inaccessible.
         unsafe {
             let base = libc::mmap(
                 std::ptr::null_mut(),
@@ -124,8 +124,8 @@ proptest! {
             }
         }
         let guarded = Guarded::new();
-        // SAFETY: a header and the bytes that it declares, or a page of them, which is more than any
-        // table of this release has.
+        // SAFETY: the table has a header and the bytes that it declares, or a page of them, which is
+        // more than any table of this release has.
         let found = unsafe { check(kind, guarded.place(&bytes)) };
         let right = table_magic == kind && major as u16 == ABI_MAJOR && size as usize >= least(kind);
         match found {

@@ -160,7 +160,7 @@ impl<'host> Session<'host> {
         // SAFETY: the module lives, and so do its attributes.
         let size = unsafe { (*(*self.module).attributes).handle_size } as usize;
         let mut copy = vec![0u64; size / 8];
-        // SAFETY: a live handle is `handle_size` readable bytes.
+        // SAFETY: a live handle has `handle_size` readable bytes.
         unsafe {
             ptr::copy_nonoverlapping(self.handle.cast::<u8>(), copy.as_mut_ptr().cast(), size);
         }

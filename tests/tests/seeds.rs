@@ -89,7 +89,8 @@ impl Files {
         })
     }
 
-    /// Whether the place or test in a quotation exists; `None` for text that names neither.
+    /// Whether the place or test in a quotation exists; `None` for text that names neither a test
+    /// nor a case.
     fn has(&self, quoted: &str) -> Option<bool> {
         let is_name = |text: &str| !text.is_empty() && text.chars().all(is_word);
         let (stem, end) = quoted.rsplit_once('.').unwrap_or((quoted, ""));

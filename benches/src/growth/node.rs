@@ -41,7 +41,7 @@ const BLOCK: usize = 512;
 struct Figures {
     /// Private memory that the job added.
     private: u64,
-    /// Its share of the program and of libraries.
+    /// The rank's share of the program and of libraries.
     files: u64,
     page_tables: u64,
     /// Shared memory of the whole machine.

@@ -14,8 +14,8 @@ pub(crate) const WINDOW: usize = 4096;
 /// The longest time that an operation may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Gives the lab provider room for all measurements. Must be called before the first transport is
-/// opened and before any thread starts.
+/// Gives the lab provider room for all measurements. This call must precede the first transport and
+/// any further thread.
 pub(crate) fn shape() {
     for (name, value) in [
         ("LAB_TX_SIZE", "4000000"),
@@ -103,7 +103,7 @@ impl Local {
         let handle = self.region.handle();
         let mut deadline = None;
         loop {
-            // SAFETY: a connected peer; the source is static and the window is never freed.
+            // SAFETY: the peer is connected; the source is static and the window is never freed.
             let status = unsafe {
                 let op = Op::put(&handle, remote, (local, ptr::null_mut()), 8);
                 self.transport.submit(peer, &op.with_completion(completion))

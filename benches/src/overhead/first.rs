@@ -40,7 +40,7 @@ pub(crate) fn run(
     stranger: &Stranger,
     local: *mut u8,
 ) -> Result<(), String> {
-    // SAFETY: inside the buffer; peers write it, so the read is volatile.
+    // SAFETY: the word is inside the buffer; peers write it, so the read is volatile.
     let word = unsafe { local.add(STOP) }.cast::<u64>();
     if job.rank() > 0 {
         let begin = Instant::now();
@@ -71,7 +71,7 @@ pub(crate) fn run(
         };
         println!("{name} 8 1 {:.3} us", begin.elapsed().as_secs_f64() * 1e6);
     }
-    // SAFETY: inside the buffer, which no other code reads now.
+    // SAFETY: the word is inside the buffer, which no other code reads now.
     unsafe { word.write(1) };
     put(job, stranger, word.cast(), STOP as u64)
 }

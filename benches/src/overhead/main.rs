@@ -165,7 +165,7 @@ fn gather(job: &Job, bytes: &[u8]) -> Result<Vec<Vec<u8>>, String> {
 
 /// Rank 1: progress for both sides until the word arrives.
 fn serve(sides: &mut Sides) -> Result<(), String> {
-    // SAFETY: inside the buffer; peers write it, so the read is volatile.
+    // SAFETY: the word is inside the buffer; peers write it, so the read is volatile.
     let stop = || unsafe { sides.local.add(STOP).cast::<u64>().read_volatile() } != 0;
     let mut turns = 0u32;
     while !stop() {

@@ -109,7 +109,7 @@ impl Raw {
     pub(crate) fn name(&self) -> Result<Vec<u8>, String> {
         let mut name = vec![0u8; 256];
         let mut len = name.len();
-        // SAFETY: a live endpoint and a buffer of `len` bytes.
+        // SAFETY: the endpoint is live, and the buffer has `len` bytes.
         check("fi_getname", unsafe {
             ffi::fi_getname(self.ep, name.as_mut_ptr().cast(), &mut len)
         })?;
@@ -119,7 +119,7 @@ impl Raw {
 
     pub(crate) fn connect(&self, name: &[u8]) -> Result<ffi::fi_addr_t, String> {
         let mut address = 0;
-        // SAFETY: a live address vector; the name is one that a peer's fi_getname gave.
+        // SAFETY: the address vector is live; a peer's fi_getname gave the name.
         let n = unsafe { ffi::fi_av_insert(self.av, name.as_ptr().cast(), 1, &mut address, 0) };
         if n == 1 {
             Ok(address)
@@ -143,7 +143,7 @@ impl Raw {
             ..Default::default()
         };
         let mut mr = ptr::null_mut();
-        // SAFETY: a live domain; the caller keeps the memory to the end of the process.
+        // SAFETY: the domain is live; the caller keeps the memory to the end of the process.
         check("fi_mr_regattr", unsafe {
             ffi::fi_mr_regattr(self.domain, &attr, 0, &mut mr)
         })?;
@@ -163,7 +163,7 @@ impl Raw {
     pub(crate) fn most_words(&self) -> Result<usize, String> {
         let flags = if self.plain { ffi::FI_FETCH_ATOMIC } else { 0 };
         let mut attr = ffi::fi_atomic_attr::default();
-        // SAFETY: a live domain; the attribute receives the answer.
+        // SAFETY: the domain is live; the attribute receives the answer.
         check("fi_query_atomic", unsafe {
             ffi::fi_query_atomic(self.domain, ffi::FI_UINT64, ffi::FI_SUM, &mut attr, flags)
         })?;
@@ -290,7 +290,7 @@ impl Raw {
     #[inline]
     pub(crate) fn compare_swap(&mut self, target: Target, result: *mut u8) -> Posted {
         static WORDS: [u64; 2] = [0, 1];
-        // SAFETY: as for put; the operands live for ever.
+        // SAFETY: the conditions are those of put; the operands live for ever.
         self.post("fi_compare_atomic", |ep| unsafe {
             (*(*ep).atomic).compwrite.map(|compwrite| {
                 compwrite(
@@ -360,7 +360,7 @@ impl Raw {
     #[inline]
     pub(crate) fn poll(&mut self) -> Posted {
         let mut entries = [ffi::fi_cq_entry::default(); 64];
-        // SAFETY: a live queue opened with this format, and room for 64 entries.
+        // SAFETY: the queue is live and was opened with this format; there is room for 64 entries.
         let n = unsafe { (self.read)(self.cq, entries.as_mut_ptr().cast(), 64) };
         if n > 0 {
             self.outstanding -= n as u64;

@@ -259,7 +259,7 @@ impl Sides {
 
     /// Ends rank 1.
     pub(crate) fn stop(&mut self) -> Result<(), String> {
-        // SAFETY: inside the buffer, which no other code reads now.
+        // SAFETY: the word is inside the buffer, which no other code reads now.
         unsafe { self.local.add(STOP).cast::<u64>().write(1) };
         let (local, remote) = (self.local, self.remote);
         // SAFETY: the offset lies inside the buffer.

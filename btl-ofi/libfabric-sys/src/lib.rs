@@ -6,9 +6,9 @@
 //! installed headers.
 //!
 //! This crate does not check or convert anything: values, errors and ownership are libfabric's (see its man pages).
-//! Nothing is linked: [`load`] opens the library, so that a program without it can say what to do. Its functions are taken
-//! by their versions of release 1.14, which newer releases have too. Check [`fi_version`] before the use of a feature that a
-//! later release added.
+//! Nothing is linked: [`load`] opens the library, so that a program without it can say what to do. The functions of
+//! libfabric are taken by their versions of release 1.14, which newer releases have too. Check [`fi_version`] before the use
+//! of a feature that a later release added.
 
 mod calls;
 #[allow(

@@ -1,5 +1,5 @@
-//! The handles that the host holds. Their memory stays readable for the module's life, so a handle used after its
-//! deregistration is refused, and no freed memory is accessed.
+//! The handles that the host holds. The memory of handles stays readable for the module's life, so a handle used
+//! after its deregistration is refused, and no freed memory is accessed.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};

@@ -105,7 +105,7 @@ impl Slot {
 /// The object behind the host's [`Module`]: the two pointers that the host knows, then the plugin's fields.
 #[repr(C)]
 pub(crate) struct OfiModule {
-    /// The first field; a transport begins with the host's [`Module`].
+    /// This is the first field, because a transport begins with the host's [`Module`].
     transport: Transport,
     host: &'static HostVtable,
     slot: *const Slot,

@@ -8,7 +8,8 @@ use libfabric_sys as ffi;
 use std::sync::atomic::Ordering;
 
 impl Core {
-    /// Must be called before an operation is posted to the provider against the peer's route.
+    /// The caller must make this call before it posts an operation to the provider against the
+    /// peer's route.
     pub(crate) fn leave_route(&self, peer: &Endpoint) {
         if !peer.uses_provider() {
             peer.mark(OFF_ROUTE);

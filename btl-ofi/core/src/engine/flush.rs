@@ -80,7 +80,7 @@ impl Drop for Flushing<'_> {
 
 impl Transport {
     /// Waits until every operation that this thread issued before, to `endpoint` or to all peers, is complete and its
-    /// callback has returned. Must not be called from callbacks.
+    /// callback has returned. Callbacks must not call `flush`.
     ///
     /// Returns [`Status::UNREACH`] if a peer that this flush waits for failed, or [`Status::FATAL`] if the module can no
     /// longer be used. Returns [`Status::ERROR`] if operations without callback failed since the last flush.

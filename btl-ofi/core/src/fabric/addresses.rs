@@ -51,7 +51,7 @@ impl Addresses {
         }
     }
 
-    /// Counts the uses of each address from now on. Must be called before the first insertion.
+    /// Counts the uses of each address from now on. This call must precede the first insertion.
     pub(crate) fn count(&self) {
         *self.lock() = Some(Counted::default());
     }

@@ -274,7 +274,8 @@ pub(crate) fn longest_batch(info: InfoRef<'_>) -> usize {
 
 /// Sizes in bytes of the largest put and the largest get that travel as a message. Gets may be longer if answers may be
 /// long. The target copies the bytes of a put once more than the provider would, but the bytes of a get as often as the
-/// provider. Both are 0 if only the provider's atomics are forgone: its transfers need no progress of the target.
+/// provider. Both sizes are 0 if only the provider's atomics are forgone, because the provider's transfers need no
+/// progress of the target.
 pub(crate) fn message_limits(info: InfoRef<'_>, options: &Options) -> (usize, usize) {
     if forgoes_atomics(&info.provider()) {
         return (0, 0);

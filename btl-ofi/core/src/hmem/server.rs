@@ -202,7 +202,7 @@ impl MailboxServer {
             (size <= self.plan.fragment).then_some(data)
         };
         // SAFETY: the place is `size` bytes of the request's words or of the slot's data buffer, which has room for a
-        // fragment. Both are aligned to words, and neither is device memory.
+        // fragment. Both places are aligned to words, and neither is device memory.
         unsafe { responder.execute_on_device(&self.regions, &request.command, place) }?;
         if long > 0 && responder::returns(request.command.what) {
             // SAFETY: `long` bytes are in the request's words; `Plan` gives the data buffer room for all of these

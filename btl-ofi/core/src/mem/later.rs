@@ -150,7 +150,8 @@ impl Later {
 }
 
 impl Event {
-    /// Returns `None` while the copy is in progress. Must not be called again after another answer.
+    /// Returns `None` while the copy is in progress. The caller must not call this function again
+    /// after another answer.
     pub(crate) fn stand(&self) -> Option<Result<(), CopyError>> {
         let answer = match &self.asked {
             // SAFETY: the user's function returned the event, and has not reported its end.

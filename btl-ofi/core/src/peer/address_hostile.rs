@@ -1,5 +1,5 @@
-//! Tests with hostile address blobs: blobs of the corpus, changed blobs and random bytes. Each is refused, or decodes
-//! to a value that encodes to the same bytes.
+//! Tests with hostile address blobs: blobs of the corpus, changed blobs and random bytes. Each blob is refused, or
+//! decodes to a value that encodes to the same bytes.
 
 use std::fs;
 

@@ -386,8 +386,8 @@ impl Claim {
     }
 
     /// Whether another ring may take the block of `ring`: the process of `ring` is dead or closed the ring, and
-    /// the responder has no command of it left to execute. Must be called after a read of the block's owner word,
-    /// which names the ring.
+    /// the responder has no command of it left to execute. The caller must have read the block's owner word,
+    /// which names the ring, before this call.
     pub(crate) fn is_deserted(&self, ring: usize) -> io::Result<bool> {
         let ring = ring % RINGS;
         // Acquire pairs with the Release in `desert`.

@@ -63,7 +63,7 @@ impl Looked {
                 }
                 assert_eq!(count, adds[i], "{provider}: counter {i}");
                 for (at, byte) in sent[i].iter().enumerate() {
-                    // SAFETY: inside the window, which lives to the end of the test.
+                    // SAFETY: the word is inside the window, which lives to the end of the test.
                     let now = unsafe { self.0.add(i * LARGEST + at).read_volatile() };
                     let size = sent[i].len();
                     assert_eq!(

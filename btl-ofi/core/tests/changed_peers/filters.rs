@@ -27,7 +27,7 @@ pub(super) fn refuse(call: libc::c_long, action: u32) {
         len: program.len() as u16,
         filter: program.as_mut_ptr(),
     };
-    // SAFETY: a program of four statements, for this thread.
+    // SAFETY: the program has four statements, and is for this thread.
     unsafe {
         assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
         let (mode, none) = (libc::SECCOMP_SET_MODE_FILTER, 0);

@@ -10,7 +10,7 @@ const LONG: usize = 1024;
 const WORDS: usize = 4 * LONG;
 const INNER: usize = LONG;
 
-/// An origin and the target of its puts and gets. Both may be one transport.
+/// An origin and the target of its puts and gets. The origin and the target may be one transport.
 struct Pair<'a> {
     t: &'a Transport,
     target: &'a Transport,

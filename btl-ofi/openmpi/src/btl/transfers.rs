@@ -19,7 +19,8 @@ pub(crate) enum Kind {
     Get,
 }
 
-/// A put or get. Its caller keeps the local memory until completion; the peer's handle is copied.
+/// A put or get. The caller of the put or get keeps the local memory until completion; the peer's
+/// handle is copied.
 #[derive(Clone, Copy)]
 pub(crate) struct Transfer {
     pub(crate) kind: Kind,

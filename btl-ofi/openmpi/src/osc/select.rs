@@ -255,8 +255,8 @@ impl Devices {
     }
 }
 
-/// Makes the engine's window. Its displacement unit is one byte; the module has the units of the
-/// ranks.
+/// Makes the engine's window. The displacement unit of this window is one byte; the module has the
+/// units of the ranks.
 ///
 /// # Safety
 /// As for [`select`].

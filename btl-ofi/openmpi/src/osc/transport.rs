@@ -1,6 +1,7 @@
-//! The transports of this process's windows. Each is opened with the first window that needs it, and closed when Open MPI ends.
-//! One transport has no provider and serves windows whose ranks it reaches by memory, so a program on one node never opens
-//! libfabric. The other transport serves all other windows. Each is the transport's table of functions, linked into this file.
+//! The transports of this process's windows. Each transport is opened with the first window that needs it, and closed when Open
+//! MPI ends. One transport has no provider and serves windows whose ranks it reaches by memory, so a program on one node never
+//! opens libfabric. The other transport serves all other windows. Both are made by the table of functions of `btl-ofi`, which
+//! is linked into this file.
 
 use std::any::Any;
 use std::collections::HashMap;

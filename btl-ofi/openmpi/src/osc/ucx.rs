@@ -18,7 +18,8 @@ pub(crate) const NAME: &CStr = c"ucx";
 /// The facts about osc/ucx that a rank knows.
 #[derive(Clone, Copy)]
 struct Facts<'a> {
-    /// Its priority for the window; below 0 if it is not loaded, or does not serve the window.
+    /// The priority of osc/ucx for the window; below 0 if osc/ucx is not loaded, or does not serve
+    /// the window.
     priority: c_int,
     /// The network card that osc/ucx reaches.
     card: Option<&'a str>,

@@ -5,8 +5,8 @@ use std::ptr::NonNull;
 
 use crate::op::marked::{Claimed, Message};
 
-/// The contexts of a carrier's messages, each at the place of its number. A number is in use for one message at a time. None is
-/// freed before the carrier, since the provider may write to it until then.
+/// The contexts of a carrier's messages, each at the place of its number. A number is in use for one message at a time. No
+/// context is freed before the carrier, because the provider may write to it until then.
 #[derive(Default)]
 pub(super) struct Claims {
     receives: Vec<NonNull<Claimed>>,

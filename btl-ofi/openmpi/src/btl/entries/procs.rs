@@ -112,8 +112,8 @@ pub(super) unsafe fn peer(
                 }
             };
             if known {
-                // Two threads have added the process at the same time. Both get the same endpoint.
-                // SAFETY: `connect` counted the endpoint twice; this releases one count.
+                // Two threads have added the process at the same time. Both threads get the same
+                // endpoint. SAFETY: `connect` counted the endpoint twice; this releases one count.
                 unsafe { module.transport().disconnect(endpoint) };
             }
             Some(endpoint)

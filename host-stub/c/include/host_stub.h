@@ -1258,7 +1258,7 @@ int host_device_ring_status(struct host_device_ring_t *handle,
                             uint64_t *failed);
 
 // Ends the service of a ring, after its operations under way. Kernels that still wait or post get -ECANCELED. A
-// function that progress calls must not call it.
+// function that progress calls must not call this function.
 int host_device_ring_close(struct host_device_ring_t *handle);
 
 // Closes a ring, frees its memory, and sets the handle to NULL.

@@ -50,7 +50,8 @@ impl Drop for Left {
     }
 }
 
-/// Leaves the job. Hooks and layers that this calls can still use the job. `forget` then releases the handles that hold it.
+/// Leaves the job. Hooks and layers that this calls can still use the job. `forget` then releases the handles that hold the
+/// job.
 pub(crate) fn leave(call: &str, forget: impl FnOnce()) -> Result {
     let job = job(call)?;
     if LEAVING.swap(true, Ordering::AcqRel) {

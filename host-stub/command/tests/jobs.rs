@@ -255,7 +255,7 @@ fn rank_is_cut_off() {
     let ended = WaitedFor::new("cut-off");
     if job.rank() == 1 {
         drop(job);
-        // Lives until the other rank no longer waits for it.
+        // The process lives until the other rank no longer waits for it.
         ended.wait();
         return;
     }

@@ -27,7 +27,7 @@ const SLOW: [(&str, &str); 2] = [
     ("OMPI_MCA_host_progress_thread", "0"),
 ];
 
-/// The tasks of a test, which share a thread. The test waits for all of them.
+/// The tasks of a test, which share a thread. The test waits for all tasks.
 static TASKS: Mutex<VecDeque<Task>> = Mutex::new(VecDeque::new());
 /// Number of tasks on the thread's stack.
 static DEPTH: AtomicUsize = AtomicUsize::new(0);

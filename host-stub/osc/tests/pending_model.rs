@@ -172,7 +172,8 @@ mod win {
             });
         }
 
-        /// A flush that is given up leaves an operation behind. The next flush, of any thread, waits for it.
+        /// A flush that is given up leaves an operation behind. The next flush, of any thread, waits for
+        /// this operation.
         #[test]
         fn a_flush_waits_for_what_another_gave_up() {
             check(|| {

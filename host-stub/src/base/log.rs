@@ -17,8 +17,8 @@ pub static VERBOSE: Declaration = Declaration::new("host_verbose", Kind::Int, Va
     .level(Level::USER_BASIC)
     .allowed(Allowed::Range { min: 0, max: 3 });
 
-/// Starts logging at the level of `host_verbose`. If `rank` is given, each line contains it. A
-/// program that already logs keeps its own subscriber.
+/// Starts logging at the level of `host_verbose`. If `rank` is given, each line contains the rank.
+/// A program that already logs keeps its own subscriber.
 pub fn init(params: &Params, rank: Option<u32>) -> Result<(), Error> {
     let level = match params.declare(&VERBOSE)?.as_int() {
         Some(0) => LevelFilter::ERROR,

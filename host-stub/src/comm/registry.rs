@@ -138,7 +138,7 @@ impl Registry {
         // The steps above may be tried again after a failure; the steps below run once.
         register(&self.hooks);
         job.runtime().engine().add_source(engine.clone());
-        // Only the call that makes the world sets it.
+        // Only the call that makes the world sets this field.
         let _ = self.engine.set(engine);
         Ok(())
     }

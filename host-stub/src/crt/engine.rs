@@ -1,5 +1,5 @@
 //! Makes a job's progress: the transport's, and the progress of every other [`Source`]. `waits` describes how calls
-//! wait for it.
+//! wait for progress.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

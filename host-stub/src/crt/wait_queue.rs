@@ -15,7 +15,7 @@ use std::time::Duration;
 use super::cond::{Cond, Signal};
 use super::sync::{AtomicBool, AtomicUsize, Mutex, MutexGuard, Ordering, PoisonError, fence};
 
-/// Returns whether a wait is over. The holder of the progress token calls it.
+/// Returns whether a wait is over. The holder of the progress token calls this function.
 pub(crate) type Watch<'a> = &'a (dyn Fn() -> bool + Sync);
 
 /// A waiter. A waiter lives in the stack frame of the wait, and waits for the signal of its condition. With a

@@ -99,7 +99,7 @@ pub struct RankOutcome {
     pub rank: u32,
     /// The id of the rank's process.
     pub pid: i32,
-    /// The end of the process; `None` if the launcher could not end it.
+    /// The end of the process; `None` if the launcher could not end the process.
     pub end: Option<End>,
 }
 

@@ -77,7 +77,7 @@ impl State {
     }
 
     /// Ends a receive whose sender has no data to send. The schedule continues, because other ranks
-    /// wait for it.
+    /// wait for its messages.
     pub(super) fn miss(&mut self, from: usize, expected: &Expected) {
         if let Some(schedule) = self.schedule(expected.schedule) {
             let error = CommError::Elsewhere {

@@ -143,7 +143,8 @@ impl<T> Slots<T> {
         if let Some((slot, uses)) = parts(handle.addr())
             && let Some(slot) = self.slot(slot)
         {
-            // SAFETY: lifted by the caller, so the slot is empty, and no other thread owns it.
+            // SAFETY: the caller lifted the object, so the slot is empty, and no other thread owns
+            // it.
             unsafe { (*slot.thing.get()).write(thing) };
             slot.word.store(uses * USE + HELD, Ordering::Release);
         }

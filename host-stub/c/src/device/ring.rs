@@ -184,7 +184,7 @@ pub unsafe extern "C" fn host_device_ring_status(
 }
 
 /// Ends the service of a ring, after its operations under way. Kernels that still wait or post get -ECANCELED. A
-/// function that progress calls must not call it.
+/// function that progress calls must not call this function.
 #[unsafe(no_mangle)]
 pub extern "C" fn host_device_ring_close(handle: *mut host_device_ring_t) -> c_int {
     guarded(|| {

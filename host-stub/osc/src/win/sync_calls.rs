@@ -229,8 +229,8 @@ impl Window {
         waited
     }
 
-    /// Whether the whole group of [`post`](Self::post) has completed. If so, or if the call fails, closes the
-    /// exposure.
+    /// Whether the whole group of [`post`](Self::post) has completed. If the group has completed, or if the
+    /// call fails, closes the exposure.
     pub fn test(&self) -> WinResult<bool> {
         let _entered = self.link.enter("test")?;
         self.epochs.check_exposed("test")?;

@@ -263,7 +263,7 @@ fn bytes_among(size: usize) -> (isize, isize) {
             window.unlock(rank).unwrap();
         }
     });
-    // The other ranks never come to free it.
+    // The other ranks never come to free the window.
     drop(window);
     (made, used)
 }

@@ -107,7 +107,7 @@ pub(super) struct Steps<'a> {
     pub(super) size: usize,
 }
 
-/// Finds a communicator's state. Returns `None` if the layer has no state for it.
+/// Finds a communicator's state. Returns `None` if the layer has no state for the communicator.
 pub(super) fn state(comm: &Comm) -> Option<Arc<NodeState>> {
     comm.attribute(Layer::NODE)
 }

@@ -14,7 +14,8 @@ thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Whether a window's call on this thread keeps a lock or a turn. If so, the progress of this call begins no operation.
+/// Whether a window's call on this thread keeps a lock or a turn. While the call keeps one of them, its progress begins
+/// no operation.
 pub fn is_kept() -> bool {
     KEEPS.get()
 }

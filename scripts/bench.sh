@@ -3,7 +3,8 @@
 
 bench_out=target/bench
 
-# No incremental builds, because they inline less than the code that is to be measured.
+# The builds are not incremental, because incremental builds inline less than the code that is to be
+# measured.
 export CARGO_INCREMENTAL=0
 
 bench_die() {

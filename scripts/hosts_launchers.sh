@@ -75,8 +75,8 @@ hosts_srun_start() {
     local folder tries
     folder=$(readlink -f "$hosts_slurm_dir/usr")
     mkdir "$hosts_folder/slurm"
-    # Version 1 does nothing unless a plugin uses it. Slurm would find an empty /sys/fs/cgroup, and report an
-    # error.
+    # Version 1 of cgroups does nothing unless a plugin uses it. Slurm would find an empty /sys/fs/cgroup,
+    # and report an error.
     echo 'CgroupPlugin=cgroup/v1' >"$hosts_folder/cgroup.conf"
     cat >"$hosts_folder/slurm.conf" <<END
 ClusterName=hosts

@@ -31,7 +31,7 @@ openmpi_device() {
 }
 
 # Puts and gets on one node copy from memory to memory, by the fake's count at the origin. On a GPU the times
-# show it.
+# show these copies.
 openmpi_device_opened() {
     local out
     FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc 2 osc_opened -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY || return 1

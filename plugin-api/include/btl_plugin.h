@@ -371,8 +371,8 @@ typedef struct btl_descriptor {
  * module has copied their bytes, and none of them fetches. Otherwise the call is refused alike. */
 #define BTL_OP_FLAG_COPIED UINT32_C(0x20000)
 
-/* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; others ignore them. Not BTL
- * flags. */
+/* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; other modules ignore these
+ * flags. Not BTL flags. */
 /* The remote handle may be of a registration that ended. The target's processor checks the handle:
  * the operation fails with BTL_PERM if the registration ended, and no part of it was executed then.
  * If another carrier would make the transfer, the call returns BTL_NOT_SUPPORTED and has no effect.

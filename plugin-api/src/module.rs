@@ -178,7 +178,7 @@ pub struct ModuleVtable {
         ) -> Status,
     >,
     /// Queries the support of `op` on `datatype` for one `kind` ([`AtomicKind`](crate::AtomicKind)): writes the largest
-    /// number of elements of one call. [`Status::NOT_SUPPORTED`]: the module does not support it.
+    /// number of elements of one call. [`Status::NOT_SUPPORTED`]: the module does not support the operation.
     pub atomic_query: Option<
         unsafe extern "C" fn(
             module: *mut Module,

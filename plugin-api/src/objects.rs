@@ -133,8 +133,8 @@ bitflags! {
 }
 
 bitflags! {
-    /// Flags of one put or get. For modules with [`ModuleFlags::CHECKS_KEYS`](crate::ModuleFlags::CHECKS_KEYS) only; others ignore
-    /// them. Not BTL flags.
+    /// Flags of one put or get. For modules with [`ModuleFlags::CHECKS_KEYS`](crate::ModuleFlags::CHECKS_KEYS) only; other
+    /// modules ignore these flags. Not BTL flags.
     #[repr(transparent)]
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub struct TransferFlags: u32 {

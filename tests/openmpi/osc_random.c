@@ -1,7 +1,7 @@
 /* Random operations on windows of the component osc against a model: osc_random SEED ROUNDS. In the memory of
  * each rank, every other rank has its own part and knows the value of each of its words. Therefore each
  * fetched value, and each word at the end of a round, has exactly one correct value. Counters that all ranks
- * increment must equal the sum of all increments. Buffers are overwritten as soon as MPI permits it.
+ * increment must equal the sum of all increments. The program overwrites buffers as soon as MPI permits.
  *
  * MPI orders only accumulates of one rank to one place. A put or get therefore never accesses a word that was
  * accessed since the last flush, and an accumulate never accesses a word that a put or get has accessed. */

@@ -1,5 +1,6 @@
 //! A stopped peer. With a timeout set, the peer fails, each operation to it is reported once, and
-//! nothing from it arrives later, even if it continues. Without a timeout, this process waits for it.
+//! nothing from it arrives later, even if it continues. Without a timeout, this process waits for the
+//! peer.
 
 #![allow(
     clippy::unwrap_used,

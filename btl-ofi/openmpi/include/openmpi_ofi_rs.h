@@ -116,7 +116,7 @@ static inline int openmpi_ofi_rs_attribute(void *value, int *key)
  *     if (MPIX_Query_device_level(&key) == MPI_SUCCESS && MPI_Comm_get_attr(MPI_COMM_WORLD, key, &level, &found) == MPI_SUCCESS) ...
  *
  * *level is 1 if windows and buffers of calls on them must lie in memory of the host, 2 if they may also lie in memory of
- * devices. Each call of this function updates it. Local.
+ * devices. Each call of this function updates the level. Local.
  */
 static inline int MPIX_Query_device_level(int *key)
 {

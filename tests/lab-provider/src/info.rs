@@ -229,7 +229,7 @@ unsafe fn fill(entry: &mut ffi::fi_info, hints: Option<&ffi::fi_info>, config: &
     tx.mode = config.mode;
     tx.op_flags = asked_tx.map_or(0, |t| t.op_flags);
     // Atomics and reads have only the requested order; `suits` has checked that the provider
-    // supports it.
+    // supports this order.
     tx.msg_order = asked_tx.map_or(0, |t| t.msg_order);
     if messages {
         tx.msg_order |= send_order(config);

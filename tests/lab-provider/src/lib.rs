@@ -6,8 +6,8 @@
 //! targets need no progress of their own; everything happens when the initiator reads its completion queue.
 //! Memory of devices (`LAB_HMEM`) is the exception: its owner copies it, when it reads a queue. A message
 //! waits in its receiver's mailbox until the receiver reads its queue.
-//! `config` lists the environment that shapes it. The provider serves only functions that a one-sided
-//! transport calls.
+//! `config` lists the environment that shapes the provider. The provider serves only functions that a
+//! one-sided transport calls.
 //!
 //! Layers, lowest first, one folder each: `base` (settings, reports, arithmetic); `reach` (memory and messages that
 //! peers reach); `work` (operations between post and completion); `objects` (libfabric's fids and their calls).

@@ -27,8 +27,8 @@ pub struct Capabilities {
     /// Number of transmit contexts.
     pub contexts: usize,
     /// Whether a registration covers the physical pages that its memory has at the time of the registration
-    /// (FI_MR_ALLOCATED). If so, the host must deregister before the memory returns to the system. Otherwise a
-    /// registration covers addresses only.
+    /// (FI_MR_ALLOCATED). If this is true, the host must deregister before the memory returns to the system.
+    /// Otherwise a registration covers addresses only.
     pub registers_pages: bool,
     /// Provider name, as `fi_info` prints it.
     pub provider: CString,

@@ -6,7 +6,8 @@ use std::ptr::NonNull;
 
 use crate::peer::endpoint::Endpoint;
 
-/// Maximum peers that get a heartbeat in one round. The next round begins with the peers after them.
+/// Maximum peers that get a heartbeat in one round. The next round begins with the peers after these
+/// peers.
 const MOST: usize = 8;
 
 /// Milliseconds of waiting before the first round, and between two rounds. A third of the peer timeout if this is less.
@@ -56,7 +57,8 @@ impl Heartbeats {
         }
     }
 
-    /// Whether a round of heartbeats is due. If so, the next round is due after another pause.
+    /// Whether a round of heartbeats is due. If a round is due, the next round is due after another
+    /// pause.
     pub(super) fn is_due(&mut self, now: u64) -> bool {
         let due = now - self.since >= self.pause;
         if due {

@@ -230,7 +230,7 @@ impl Transport {
             let (to, from) = (local.wrapping_byte_add(got), remote_address + got as u64);
             let rest = Request::transfer(false, to, remote, from, size - got);
             // SAFETY: the caller guarantees that `endpoint` is live and that the buffer is writable; `rest`
-            // lies inside it.
+            // lies inside the buffer.
             let begun = unsafe { self.get_beginning(endpoint, &rest, got > 0) };
             if let Some(status) = begun.refused {
                 return Err(Refused::by_target(status));

@@ -119,7 +119,7 @@ impl Transport {
         &self.node.address
     }
 
-    /// Maximum elements of one typed AMO; `None` if the provider does not support it.
+    /// Maximum elements of one typed AMO; `None` if the provider does not support this AMO.
     pub fn atomic_count(
         &self,
         kind: AtomicKind,

@@ -3,7 +3,7 @@
 
 use plugin_api::{Access, AtomicKind, AtomicOp};
 
-/// The rights that concern peers. [`Access::LOCAL_WRITE`] is not one of them.
+/// The rights that concern peers. [`Access::LOCAL_WRITE`] is not one of these rights.
 pub(crate) const REMOTE: Access = Access::REMOTE_READ
     .union(Access::REMOTE_WRITE)
     .union(Access::REMOTE_ATOMIC);

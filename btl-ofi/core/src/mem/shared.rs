@@ -20,7 +20,7 @@ const PLACES: usize = 512;
 /// The location of memory in a file that processes share.
 #[derive(Clone, Copy, Debug)]
 pub struct SharedMemory<'a> {
-    /// The file. The memory is a shared mapping of it.
+    /// The file. The memory is a shared mapping of this file.
     pub file: BorrowedFd<'a>,
     /// Offset in the file at which the memory begins.
     pub offset: u64,
@@ -28,7 +28,8 @@ pub struct SharedMemory<'a> {
 
 impl SharedMemory<'_> {
     /// Checks the location of `length` bytes of memory at `base`, and returns the file and the offset. The file is open
-    /// until the caller drops it. Returns `None`, and logs a line, if this process cannot open another descriptor.
+    /// until the caller drops the returned file. Returns `None`, and logs a line, if this process cannot open another
+    /// descriptor.
     ///
     /// # Errors
     /// The memory cannot be at this offset of the file.

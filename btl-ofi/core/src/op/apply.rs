@@ -85,8 +85,8 @@ pub struct Apply<'a> {
     pub runs: &'a [ApplyRun],
     /// The change of each element.
     pub change: Change,
-    /// The packed operands. The operands are copied during the call. [`AtomicOp::Read`] does not read them. For
-    /// [`AtomicOp::Cswap`], the values to compare with come first, then the new values.
+    /// The packed operands. The operands are copied during the call. [`AtomicOp::Read`] does not read the
+    /// operands. For [`AtomicOp::Cswap`], the values to compare with come first, then the new values.
     pub operands: *const c_void,
     /// Memory for the old values, packed, or NULL.
     pub results: *mut c_void,
@@ -226,7 +226,7 @@ impl Area {
     ///
     /// # Errors
     /// The request is invalid, is larger than a command, or does not lie in its region as far as the handle shows. The
-    /// handle of staged device memory does not show it.
+    /// handle of staged device memory does not show the region.
     ///
     /// # Safety
     /// The operands are readable.

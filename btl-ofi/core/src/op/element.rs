@@ -25,7 +25,7 @@ pub(crate) struct Elements {
     pub(crate) count: usize,
     /// Aligned to the element's size.
     pub(crate) at: *mut u8,
-    /// `count` operands, of any alignment. [`AtomicOp::Read`] does not read them.
+    /// `count` operands, of any alignment. [`AtomicOp::Read`] does not read the operands.
     pub(crate) operands: *const u8,
     /// The compare value of [`AtomicOp::Cswap`], in the low bytes.
     pub(crate) compare: u64,

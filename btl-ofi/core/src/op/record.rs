@@ -7,9 +7,9 @@
 //!
 //! The provider gets the record's address. The context that the provider may claim (FI_CONTEXT, FI_CONTEXT2) lies at
 //! that address, and the transport's data ([`Kept`]) lies behind it. A provider that claims no context never
-//! accesses it. Records then overlap: the context of a record is the `Kept` of the record before. So an outstanding
-//! operation takes half the memory and one cache line, with the same instructions. For this reason references are
-//! made to `Kept` only, never to a whole record.
+//! accesses this context. Records then overlap: the context of a record is the `Kept` of the record before. So an
+//! outstanding operation takes half the memory and one cache line, with the same instructions. For this reason
+//! references are made to `Kept` only, never to a whole record.
 
 use std::ffi::c_void;
 use std::mem::MaybeUninit;

@@ -92,7 +92,8 @@ pub(crate) struct Facts {
     pub(crate) ring: bool,
     /// Processors execute the provider's atomics, by atomic instructions (`fabric::policy`).
     pub(crate) processor_atomics: bool,
-    /// This process and the peer exchange messages. Then the provider executes no atomics between them.
+    /// This process and the peer exchange messages. Then the provider executes no atomics between this
+    /// process and the peer.
     pub(crate) messages: bool,
 }
 

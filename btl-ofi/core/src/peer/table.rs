@@ -104,7 +104,7 @@ impl<T> Places<T> {
             (unsafe { alloc::alloc(layout) }, 0)
         } else {
             // The memory contains zeros, which count nothing. Pages that are never touched take no memory. A layout with a
-            // larger alignment would touch them. SAFETY: the layout's size is not 0.
+            // larger alignment would touch these pages. SAFETY: the layout's size is not 0.
             let memory = unsafe { alloc::alloc_zeroed(layout) };
             (memory, memory.addr().wrapping_neg() % share::CHUNK)
         };

@@ -19,7 +19,7 @@ use crate::sm::server::Server;
 const RINGS_PER_POLL: usize = 16;
 
 /// One process's side of all rings: its own segment, and its rings at other processes. The lock of the
-/// transport's first context guards it.
+/// transport's first context guards the channel.
 pub(crate) struct Channel {
     server: Server,
     requesters: Vec<NonNull<Requester>>,

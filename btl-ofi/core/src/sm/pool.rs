@@ -1,7 +1,7 @@
 //! Ownership of the blocks in a segment's payload pool. All requesters of a responder share the blocks.
 //!
 //! A block's word tells whether the block is *busy*: its operands or results are still needed. Only the ring that
-//! made a block busy uses it. Only that ring makes it idle again, after every command that names the block was
+//! made a block busy uses the block. Only that ring makes it idle again, after every command that names the block was
 //! answered and the results were read. An idle block stays with its ring until another ring takes it; until then, its
 //! ring takes it again with one compare-and-swap.
 //!

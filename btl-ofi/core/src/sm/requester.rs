@@ -258,7 +258,7 @@ impl Requester {
     }
 
     /// Reserves room for an operation with `size` bytes of operands. `must` means that only the responder can execute
-    /// it. Without `must`, OUT_OF_RESOURCE leaves the operation to CMA instead of allocating memory.
+    /// the operation. Without `must`, OUT_OF_RESOURCE leaves the operation to CMA instead of allocating memory.
     #[inline]
     pub(crate) fn reserve(&mut self, size: usize, must: bool) -> Result<Room, Status> {
         if self.in_use() >= SLOTS {

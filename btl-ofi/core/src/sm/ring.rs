@@ -164,7 +164,7 @@ impl Slot {
     }
 
     /// Revokes the transfer at this position; only the requester calls this. Returns false if the responder has taken
-    /// or answered it.
+    /// or answered the transfer.
     #[inline]
     pub(crate) fn revoke(&self, position: u32) -> bool {
         // Release pairs with the Acquire in `is_published` and `take`: the requester has read the command before the

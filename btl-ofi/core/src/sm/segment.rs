@@ -336,8 +336,8 @@ impl Claim {
         crate::sm::ring::announce(&self.ring.watch, &self.front.bells, self.index);
     }
 
-    /// Whether the responder has stopped executing commands. If so, all its answers are visible after
-    /// this call.
+    /// Whether the responder has stopped executing commands. If the responder has stopped, all its
+    /// answers are visible after this call.
     pub(crate) fn is_closed(&self) -> bool {
         // Acquire pairs with the Release in the Drop of `Segment`.
         self.front.closed.load(Ordering::Acquire) != 0

@@ -38,7 +38,7 @@ fn obstacle() -> Option<(Lacking, String)> {
     (!why.is_empty()).then_some((lacking, why))
 }
 
-/// Whether hosts can be made here. If not, prints the reason.
+/// Whether hosts can be made here. If hosts cannot be made, prints the reason.
 pub(crate) fn available() -> bool {
     static OBSTACLE: OnceLock<Option<(Lacking, String)>> = OnceLock::new();
     let why = OBSTACLE.get_or_init(obstacle);

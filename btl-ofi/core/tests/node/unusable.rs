@@ -141,7 +141,7 @@ fn memory_that_is_not_there() {
     t.close().unwrap();
 }
 
-/// The registration's test of the memory does not change it.
+/// The registration's test of the memory does not change the memory.
 #[test]
 fn what_is_registered_keeps_its_content() {
     let t = open(near(), ThreadLevel::Single, &[]);

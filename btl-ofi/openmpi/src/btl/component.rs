@@ -164,7 +164,7 @@ unsafe extern "C" fn init(
                 return null_mut();
             }
         };
-        // SAFETY: `Module::open` has just made it, and nobody ended it.
+        // SAFETY: `Module::open` has just made the module, and nobody ended it.
         if let Err(reason) = live::publish(unsafe { module.as_ref() }) {
             log::line(&format!("{reason}; the component steps aside"));
             Module::end(module);

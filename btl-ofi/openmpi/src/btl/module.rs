@@ -123,7 +123,8 @@ impl Module {
         // SAFETY: `open` leaked the module's box, and Open MPI finalises a module once.
         let mut module = unsafe { Box::from_raw(module.as_ptr()) };
         // Open MPI may have unloaded pml/ob1 (4.1 has): from here on its functions for messages and errors are not called.
-        // The functions of operations still are; MPI_Win_free has waited for them. Messages that still arrive are dropped.
+        // The functions of operations still are; MPI_Win_free has waited for these operations. Messages that still arrive
+        // are dropped.
         module.transport().on_receive(None);
         module.transport().on_error(None);
         module.failed.store(true, Ordering::Relaxed);

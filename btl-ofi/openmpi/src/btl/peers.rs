@@ -10,8 +10,8 @@ use plugin_api::Status;
 
 use crate::bindings as ffi;
 
-/// A process's name: job and rank. The address of its structure would not identify it: Open MPI frees the structure
-/// when the process leaves and may reuse the memory for another process.
+/// A process's name: job and rank. The address of Open MPI's structure would not identify the process: Open MPI
+/// frees the structure when the process leaves and may reuse the memory for another process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Name(pub(crate) u32, pub(crate) u32);
 

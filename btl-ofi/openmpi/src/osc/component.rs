@@ -71,7 +71,8 @@ pub(crate) fn of_framework() -> *const ffi::ompi_osc_base_component_t {
     COMPONENT.0.get().cast_const()
 }
 
-/// `osc_ofi_rs_priority`; below 0 if this process cannot serve windows. Relaxed accesses suffice: no other data depends on it.
+/// `osc_ofi_rs_priority`; below 0 if this process cannot serve windows. Relaxed accesses suffice, because no other data
+/// depends on the priority.
 static PRIORITY: AtomicI32 = AtomicI32::new(-1);
 
 /// Whether threads of the program may call at the same time.

@@ -17,7 +17,7 @@ use crate::pvars::{Class, Variable};
 
 const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 
-/// The attribute. Relaxed accesses suffice: no other data depends on it.
+/// The attribute. Relaxed accesses suffice, because no other data depends on the attribute.
 static LEVEL: AtomicI32 = AtomicI32::new(1);
 
 /// The attribute's key, made by the first call.

@@ -23,7 +23,7 @@ static STOP: AtomicBool = AtomicBool::new(false);
 
 static THREAD: Mutex<Option<JoinHandle<()>>> = Mutex::new(None);
 
-/// Starts the thread if the user wants it. Open transports stay open until [`stop`].
+/// Starts the thread if the user wants a progress thread. Open transports stay open until [`stop`].
 pub(crate) fn start() {
     if !component::wants_progress_thread() {
         return;

@@ -56,7 +56,7 @@ static OPENED: [Mutex<Outcome>; 2] = [const { Mutex::new(None) }; 2];
 static CURRENT: [AtomicPtr<Opened>; 2] = [const { AtomicPtr::new(null_mut()) }; 2];
 
 /// Set when memory did not reach a rank that Open MPI places on this node: containers may share a node's name. Relaxed accesses
-/// suffice: no other data depends on it.
+/// suffice, because no other data depends on the flag.
 static HIDDEN: AtomicBool = AtomicBool::new(false);
 
 /// An open component of the transport; closed when dropped, after its modules.

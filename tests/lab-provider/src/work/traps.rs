@@ -18,7 +18,7 @@ pub(crate) struct Traps {
     /// The operands and comparands at the time of the post.
     pub(crate) source: Vec<u8>,
     pub(crate) compared: Vec<u8>,
-    /// The expected content of the destination; `None` if peers may write it.
+    /// The expected content of the destination; `None` if peers may write the destination.
     pub(crate) landed: Option<Vec<u8>>,
     /// The listed destination.
     pub(crate) destination: Option<Destination>,

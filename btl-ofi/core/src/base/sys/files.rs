@@ -8,7 +8,8 @@ use std::path::PathBuf;
 use super::{checked, from_io};
 use crate::base::error::CallError;
 
-/// Creates a file in memory that permits seals. A program started by `exec` does not inherit it.
+/// Creates a file in memory that permits seals. A program started by `exec` does not inherit the
+/// file.
 pub(crate) fn memory_file(name: &CStr) -> Result<OwnedFd, CallError> {
     scripted!("memfd_create");
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;

@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use super::{checked, failed, from_io};
 use crate::base::error::CallError;
 
-/// Creates a TCP socket whose calls do not wait. A program started by `exec` does not inherit it.
+/// Creates a TCP socket whose calls do not wait. A program started by `exec` does not inherit the
+/// socket.
 pub(crate) fn stream_socket(family: c_int) -> Result<OwnedFd, CallError> {
     scripted!("socket");
     let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;

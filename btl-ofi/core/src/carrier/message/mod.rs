@@ -1,5 +1,5 @@
 //! Operations by messages between processors (`fabric::msg`). Messages belong to the first context. The context's lock
-//! guards messages, and its queue completes them.
+//! guards messages, and the context's queue completes messages.
 
 mod abandon;
 mod heartbeat;

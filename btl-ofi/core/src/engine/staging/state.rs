@@ -59,7 +59,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Hmem {
-    /// The mailbox's server; `None` while another thread creates it.
+    /// The mailbox's server; `None` while another thread creates the server.
     fn server(&self) -> Option<Arc<MailboxServer>> {
         let serving = self.serving.try_lock().ok()?;
         serving.as_ref().map(|serving| Arc::clone(&serving.server))
@@ -257,7 +257,7 @@ impl Transport {
         steps
     }
 
-    /// The driver; `None` while another thread has it.
+    /// The driver; `None` while another thread has the driver.
     fn driver(&self) -> Option<MutexGuard<'_, Driver>> {
         match self.hmem.driver.try_lock() {
             Ok(driver) => Some(driver),

@@ -26,7 +26,7 @@ impl Receives {
         }
     }
 
-    /// Posts a receive again. If there is no room, the next progress posts it.
+    /// Posts a receive again. If there is no room, the next progress posts the receive.
     pub(super) fn post(&mut self, number: u32, port: &Port) {
         if self.try_to_post(number, port) != 0 {
             self.unposted.push(number);

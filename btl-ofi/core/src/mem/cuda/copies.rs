@@ -6,7 +6,7 @@ use cudarc::driver::sys;
 
 use super::driver::{Current, FAILED, NOT_THERE, Place, devices, done, place_of, remove};
 
-/// Copies in progress. [`finish`](Self::finish) waits for all of them.
+/// Copies in progress. [`finish`](Self::finish) waits for all copies.
 #[derive(Default)]
 pub(crate) struct Copies {
     under_way: Option<(Place, Current)>,

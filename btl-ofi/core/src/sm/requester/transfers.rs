@@ -43,8 +43,8 @@ impl Backoff {
         self.skips = self.backoff;
     }
 
-    /// Whether to try the ring for this transfer. If not, the transfer counts against the backoff if it is `last`: if no
-    /// other path asks for it again.
+    /// Whether to try the ring for this transfer. A transfer that does not try the ring counts against the backoff if it
+    /// is `last`: if no other path asks for it again.
     #[inline]
     fn tries(&mut self, last: impl FnOnce() -> bool) -> bool {
         if self.skips > 0 {
@@ -100,8 +100,8 @@ const FRAGMENT: usize = 8 * 1024;
 const FRAGMENT_POLLS: u32 = 32;
 
 impl Requester {
-    /// Whether to try the ring for a put or get. If not, CMA makes the transfer: immediately if this is the `last` check
-    /// for the transfer, otherwise on a path that checks again.
+    /// Whether to try the ring for a put or get. If the ring is not tried, CMA makes the transfer: immediately if this
+    /// is the `last` check for the transfer, otherwise on a path that checks again.
     #[inline]
     pub(crate) fn tries_ring(&mut self, last: impl FnOnce() -> bool) -> bool {
         self.tuning.ring_backoff.tries(last)

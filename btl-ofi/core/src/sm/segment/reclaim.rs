@@ -5,8 +5,8 @@
 //! word before it gives its ring back. So a word that names a dead process proves that the process still had the ring when it
 //! died. One compare-and-swap on this word gives the ring to one of the processes that find this.
 //!
-//! **Position.** The last owner's position is lost with it. The slots show the position: each holds the position of its last
-//! command.
+//! **Position.** The last owner's position is lost with its process. The slots show the position: each holds the position of
+//! its last command.
 
 use std::fs::File;
 use std::io;

@@ -19,7 +19,8 @@ use crate::log;
 /// - A process may be added again and gets its existing endpoint.
 /// - A process may be added late, one at a time, with `reachable` NULL (4.1.4).
 /// - The calling process is a peer like any other.
-/// - A process that published no address gets no endpoint. This is no error: another transport may reach it.
+/// - A process that published no address gets no endpoint. The missing address is no error, because another
+///   transport may reach the process.
 pub(super) unsafe extern "C" fn add_procs(
     btl: *mut ffi::mca_btl_base_module_t,
     count: usize,

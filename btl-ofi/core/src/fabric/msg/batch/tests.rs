@@ -105,8 +105,8 @@ fn the_shortest_sends() {
     }
 }
 
-/// Large commands fill the longest batch. After that, no other command has room in it. The target
-/// accepts the batch.
+/// Large commands fill the longest batch. After these commands, no other command has room in the
+/// batch. The target accepts the batch.
 #[test]
 fn large_commands_until_there_is_no_room() {
     let small = Form::known(PUT, 8 * LARGE_OPERANDS - 8);

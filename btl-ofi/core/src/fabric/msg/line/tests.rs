@@ -18,7 +18,8 @@ fn numbers(seed: u64) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Answers the oldest batch whose answer is due. The answer also covers the batches before it.
+/// Answers the oldest batch whose answer is due. The answer also covers the batches before this
+/// batch.
 fn answer(line: &mut Line, batches: &[(usize, Kind)]) {
     let is_asked = |n: &u32| batches[*n as usize].1 == Kind::Batch;
     let position = line.unanswered.iter().position(is_asked);

@@ -338,7 +338,7 @@ fn origins_that_cannot_be_reached_cost_little() {
 }
 
 /// If there is room again for an origin, it gets its answers in order after the pause. An answer that is made
-/// meanwhile is sent behind them. An origin that leaves is not tried.
+/// meanwhile is sent behind these answers. An origin that leaves is not tried.
 #[test]
 fn a_pause_ends_when_there_is_room() {
     let (mut target, nothing) = (target(), Port::that_takes(false));

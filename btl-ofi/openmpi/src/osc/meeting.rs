@@ -1,9 +1,10 @@
-//! How the ranks of a window meet: each gives its card, with its offer behind it, in the first exchange. One exchange is
-//! enough among processes that know each other. A rank that meets others for the first time gives its address in the place of the
-//! offer. Then all ranks tell in a second exchange whether they reach all, and such a rank gives its offer there.
+//! The meeting of the ranks of a window: each rank gives its card, with its offer behind it, in the first exchange. One
+//! exchange is enough among processes that know each other. A rank that meets others for the first time gives its address in
+//! the place of the offer. Then all ranks tell in a second exchange whether they reach all others, and such a rank gives its
+//! offer there.
 //!
-//! All ranks see the same cards, and so come to the same end. A rank with a reason to refuse gives the reason in the place
-//! of an address, and no offer.
+//! All ranks see the same cards, so the meeting ends in the same way on all ranks. A rank with a reason to refuse gives
+//! the reason in the place of an address, and no offer.
 
 use std::ffi::c_int;
 
@@ -18,44 +19,46 @@ use crate::osc::transport::Scope;
 const ONE_EXCHANGE: usize = 256 - LENGTH;
 /// Bytes of the number of bytes before them.
 const LENGTH: usize = 4;
-/// Longest reason that travels.
+/// Longest reason that a rank sends.
 const REASON: usize = 400;
 /// First byte of the second exchange from a rank that reaches all others; the bytes of another rank are its reason.
 const CONNECTED: u8 = 0;
 
-/// Gives every rank what each gave, the same number of bytes, one after the other. The error is Open MPI's code.
+/// Gives every rank the bytes of all ranks, one after the other. All ranks give the same number of bytes. The
+/// error is Open MPI's code.
 pub(crate) type Exchange<'a> = &'a dyn Fn(&[u8]) -> Result<Vec<u8>, c_int>;
 
 /// A rank's contribution to the first exchange.
 pub(crate) struct Contribution<'a> {
     pub(crate) card: Card,
-    /// The address of a rank that meets others, the reason of a refusal.
+    /// The address of a rank that meets others, or the reason of a refusal.
     pub(crate) text: &'a [u8],
-    /// The bytes of the engine.
+    /// The offer of the engine.
     pub(crate) offer: &'a [u8],
 }
 
-/// Why there is no window of this component, on all ranks alike; but for a failed exchange.
+/// The reason why there is no window of this component. All ranks get the same reason, except after
+/// a failed exchange.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// An exchange failed, with this code of Open MPI: nothing can be agreed on.
     Code(c_int),
-    /// A rank cannot.
+    /// A rank cannot take part.
     Refused { rank: usize, reason: String },
-    /// The same for a window with device memory on some rank: other components would mistake this memory for host
-    /// memory.
+    /// A rank cannot take part in a window with device memory on some rank. Other components would mistake this
+    /// memory for host memory.
     OnDevice { rank: usize, reason: String },
-    /// All ranks prefer that osc/ucx make it.
+    /// All ranks prefer a window of osc/ucx.
     ServedBetter,
-    /// Some proposed the transport of a node, and others did not or were not reached: all meet again by the one that reaches
-    /// all. The rank that was not reached, and why.
+    /// Some ranks proposed the transport of a node, and other ranks did not, or were not reached. All ranks meet again by
+    /// the transport that reaches all. Contains the rank that was not reached, and the reason.
     BeyondNode(Option<(usize, String)>),
-    /// Hints differ between ranks, so they have no effect: all meet again without.
+    /// Hints differ between ranks, so they have no effect. All ranks meet again without hints.
     HintsDiffer,
 }
 
 impl Ended {
-    /// The refusal of a rank that answered with these.
+    /// The refusal of a rank with this answer.
     pub(crate) fn refused(cards: &[Card], rank: usize, reason: String) -> Ended {
         match cards.iter().any(|card| card.on_device) {
             true => Ended::OnDevice { rank, reason },
@@ -63,7 +66,7 @@ impl Ended {
         }
     }
 
-    /// The same in the engine's terms. [`select`](crate::osc::select) reads this one.
+    /// The end in the engine's terms. [`select`](crate::osc::select) reads the end itself.
     pub(crate) fn not_met(&self) -> NotMet {
         let (rank, reason) = match self {
             Ended::Code(code) => {
@@ -85,8 +88,8 @@ impl From<c_int> for Ended {
     }
 }
 
-/// Meets the other ranks. Returns their cards and the offers of their engines. `connect` connects the ranks that this one does
-/// not know, by their addresses. `with_hints`: hints must not differ. Collective.
+/// Meets the other ranks. Returns their cards and the offers of their engines. `connect` connects the ranks that this rank
+/// does not know, by their addresses. `with_hints` says that hints must not differ. Collective.
 pub(crate) fn meet(
     ranks: usize,
     mine: &Contribution<'_>,
@@ -153,13 +156,13 @@ pub(crate) fn meet(
     Ok((cards, offers))
 }
 
-/// The beginning of a reason that travels.
+/// The beginning of a reason, as far as a rank sends it.
 pub(crate) fn shortened(reason: &str) -> &[u8] {
     &reason.as_bytes()[..reason.len().min(REASON)]
 }
 
-/// Gives every rank what each gave, of any length. Collective: the ranks make another exchange if one of them has more bytes than
-/// the first one carries.
+/// Gives every rank the bytes of all ranks, of any length. Collective: the ranks make another exchange if a rank has more bytes
+/// than the first exchange carries.
 pub(crate) fn to_all(
     ranks: usize,
     mine: &[u8],
@@ -236,7 +239,8 @@ mod tests {
         rank(State::Knows, "")
     }
 
-    /// Has these ranks meet: how it ends for each, the addresses with which each connects, and the number of exchanges.
+    /// Has these ranks meet. Returns the end of the meeting for each rank, the addresses with which each rank connects,
+    /// and the number of exchanges.
     fn met(ranks: &[Rank]) -> (Vec<Outcome>, Vec<Vec<String>>, usize) {
         let given = Mutex::new(vec![Vec::new(); ranks.len()]);
         let (barrier, exchanges) = (Barrier::new(ranks.len()), AtomicUsize::new(0));
@@ -280,7 +284,7 @@ mod tests {
         (outcomes, addresses, exchanges.into_inner())
     }
 
-    /// How it ends for all alike, and the number of exchanges.
+    /// The end of a meeting, the same for all ranks, and the number of exchanges.
     fn ended(ranks: &[Rank]) -> (Ended, usize) {
         let (outcomes, _, exchanges) = met(ranks);
         let mut ends = outcomes.into_iter().map(Result::unwrap_err);
@@ -291,7 +295,7 @@ mod tests {
 
     #[test]
     fn ranks_that_know_each_other_need_one_exchange() {
-        // As many bytes as fit it.
+        // The longest offer fills the exchange.
         let offers = [0, 1, ONE_EXCHANGE - Card::SIZE].map(|length| vec![length as u8; length]);
         let ranks = offers.clone().map(|offer| Rank { offer, ..knows() });
         let (outcomes, addresses, exchanges) = met(&ranks);
@@ -355,7 +359,7 @@ mod tests {
                     rank: 2,
                     reason: reason.clone()
                 },
-                // One more for a long reason.
+                // A long reason takes one exchange more.
                 3
             )
         );
@@ -386,7 +390,7 @@ mod tests {
             reason: reason.to_owned(),
         };
         assert_eq!(ended(&ranks), (refusal(2, "no provider"), 1));
-        // A card that is longer than what it comes with.
+        // The card announces more bytes than come with it.
         ranks[1].card.length = 9;
         let cut = "its card of 26 B is cut short";
         assert_eq!(ended(&ranks), (refusal(1, cut), 1));

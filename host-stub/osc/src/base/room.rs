@@ -1,5 +1,5 @@
 //! The amount of memory that is left to share, read before any is allocated: a system that runs out
-//! in the middle ends processes instead of answering with an error.
+//! of memory during an allocation ends processes instead of returning an error.
 
 use std::fs;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,8 @@ pub(super) fn huge_page_size() -> usize {
     number_after("/proc/meminfo", "Hugepagesize:").map_or(2 << 20, |kilobytes| kilobytes << 10)
 }
 
-/// Bytes of shared memory that a process takes between two looks at what the system has left: reading the numbers takes 20 us.
+/// Bytes of shared memory that a process takes between two looks at the system's free memory, because reading the numbers
+/// takes 20 us.
 const BETWEEN_LOOKS: usize = 16 << 20;
 
 /// Checks that `bytes` of shared memory are available, as far as the system reported it at most [`BETWEEN_LOOKS`] ago.
@@ -38,7 +39,8 @@ fn check_after(taken: &AtomicUsize, bytes: usize) -> Result<(), NoSegment> {
     if bytes > files {
         return refuse(files, "the limit of file sizes, ulimit -f");
     }
-    // Relaxed: no other data depends on the sum, and threads at the same time only move a look.
+    // A relaxed access suffices: no other data depends on the sum, and a race between threads only
+    // moves a look.
     let sum = taken.load(Ordering::Relaxed).saturating_add(bytes);
     if sum <= BETWEEN_LOOKS {
         taken.store(sum, Ordering::Relaxed);
@@ -64,7 +66,7 @@ fn file_limit() -> usize {
         rlim_cur: 0,
         rlim_max: 0,
     };
-    // SAFETY: the call writes the limit it is given.
+    // SAFETY: the call only writes the structure.
     if unsafe { libc::getrlimit(libc::RLIMIT_FSIZE, &mut limit) } != 0 {
         return usize::MAX;
     }
@@ -114,7 +116,7 @@ mod tests {
     fn a_little_fits_and_everything_does_not() {
         check(4096).unwrap();
         assert!(check(usize::MAX).is_err());
-        // Whatever was taken since the last look.
+        // The check fails with any number of bytes since the last look.
         for taken in [0, BETWEEN_LOOKS] {
             assert!(check_after(&AtomicUsize::new(taken), 1 << 50).is_err());
         }

@@ -1,5 +1,5 @@
-//! Assembles a window from its parts: how this rank reaches each peer, and the table that follows
-//! from this.
+//! Assembles a window from its parts: the way to each peer, and the table of functions that follows
+//! from these ways.
 
 use std::mem::ManuallyDrop;
 

@@ -10,11 +10,11 @@ use crate::win::window::Window;
 
 impl Window {
     /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and
-    /// displacement unit. [`WinError::Creation`](crate::win::WinError::Creation) on every rank when some rank cannot take part.
+    /// displacement unit. Every rank gets [`WinError::Creation`](crate::win::WinError::Creation) if some rank cannot take part.
     ///
-    /// # Safety
-    /// The memory is readable and writable, and stays so until the window was freed. While it is
-    /// exposed it is touched only as MPI's rules for the epoch allow, and not through references.
+    /// # Safety The memory is readable and writable, and stays so until the window was freed. The
+    /// program accesses exposed memory only as MPI's rules for the epoch allow, and not through
+    /// references.
     pub unsafe fn create(
         over: impl Into<Members>,
         base: *mut u8,
@@ -45,7 +45,7 @@ impl Window {
         create(over.into(), &wanted)
     }
 
-    /// Makes a window of `len` zeroed bytes that it owns. Collective.
+    /// Makes a window that owns `len` zeroed bytes. Collective.
     pub fn allocate(over: impl Into<Members>, len: usize, unit: u32) -> WinResult<Window> {
         Self::allocate_with(over, len, unit, &Info::new())
     }
@@ -68,8 +68,8 @@ impl Window {
 
     /// Makes a window of `len` zeroed bytes of memory that every rank may address, see
     /// [`shared_query`](Self::shared_query). The ranks' parts follow each other without a gap
-    /// unless the info says otherwise. Collective; [`WinError::Creation`](crate::win::WinError::Creation) on every rank when some
-    /// rank does not share memory with the others.
+    /// unless the info says otherwise. Collective. Every rank gets [`WinError::Creation`](crate::win::WinError::Creation) if
+    /// some rank does not share memory with the other ranks.
     pub fn allocate_shared(
         over: impl Into<Members>,
         len: usize,
@@ -85,7 +85,7 @@ impl Window {
         create(over.into(), &wanted)
     }
 
-    /// Makes a window without memory, to which each rank attaches some. Displacements are
+    /// Makes a window without memory. Each rank attaches memory to it later. Displacements are
     /// addresses in the target's process. Collective.
     pub fn dynamic(over: impl Into<Members>) -> WinResult<Window> {
         Self::dynamic_with(over, &Info::new())

@@ -6,23 +6,24 @@ use crate::base::process::Process;
 use crate::win::error::{WinResult, refused};
 use crate::win::kind::WindowKind;
 
-/// What a rank wants of a new window, and where it runs.
+/// A rank's wishes for a new window, and the rank's place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::win) struct Intent {
     pub(in crate::win) kind: WindowKind,
-    /// Bytes of its memory.
+    /// Bytes of the rank's memory.
     pub(in crate::win) len: u64,
     /// Bytes of a displacement unit.
     pub(in crate::win) unit: u32,
-    /// Its info, as a number to compare.
+    /// The info of the window, as a number to compare.
     pub(in crate::win) info: u64,
-    /// The rules that its info sets, as a number to compare.
+    /// The rules that the info sets, as a number to compare.
     pub(in crate::win) rules: u64,
-    /// How many hooks its job has.
+    /// Number of hooks of the rank's job.
     pub(in crate::win) hooks: u32,
-    /// The device of its memory, or -1.
+    /// The device of the rank's memory, or -1.
     pub(in crate::win) device: i32,
-    /// The first rank with which it may share memory: itself, or one before it on its node.
+    /// The first rank with which this rank may share memory: the rank itself, or an earlier rank of
+    /// its node.
     pub(in crate::win) node: u32,
     pub(in crate::win) process: Process,
 }
@@ -32,7 +33,7 @@ const REFUSED: u64 = 0;
 pub(in crate::win) const WORDS: usize = 9;
 
 impl Intent {
-    /// The bytes that travel: the intent, or why this rank cannot take part.
+    /// The bytes to send: the intent, or the reason why this rank cannot take part.
     pub(in crate::win) fn encode(intent: &Result<Intent, String>) -> Vec<u8> {
         let bytes = |words: &[u64]| -> Vec<u8> {
             words.iter().flat_map(|word| word.to_ne_bytes()).collect()
@@ -57,7 +58,7 @@ impl Intent {
         }
     }
 
-    /// The bytes of an intent or of a refusal, and those behind.
+    /// The bytes of an intent or of a refusal, and the bytes behind them.
     pub(in crate::win) fn split(bytes: &[u8]) -> (&[u8], &[u8]) {
         match bytes.get(8..16) == Some(&REFUSED.to_ne_bytes()) {
             true => (bytes, &[]),
@@ -65,7 +66,7 @@ impl Intent {
         }
     }
 
-    /// Reads what `rank` sent, and compares it with what this rank wants.
+    /// Reads the intent of `rank`, and compares it with the intent of this rank.
     pub(in crate::win) fn decode(
         rank: usize,
         mine: Option<&Intent>,
@@ -142,14 +143,14 @@ fn parts(word: u64) -> (u32, u32) {
     (word as u32, (word >> 32) as u32)
 }
 
-/// For each rank the first of those with which it shares memory: the same node as the launcher or a
-/// parameter says, and one space of process ids, which containers on a node do not have. A rank that
-/// `is_apart` shares none.
+/// For each rank, the first rank with which it shares memory. Ranks share memory if the launcher or
+/// a parameter places them on one node, and if they have one space of process ids, which containers
+/// on a node do not have. A rank that `is_apart` shares no memory.
 pub(in crate::win) fn classes(intents: &[Intent], is_apart: impl Fn(usize) -> bool) -> Vec<usize> {
     let mut first = HashMap::new();
     let of = intents.iter().enumerate();
     of.map(|(rank, intent)| match intent.process.space {
-        // Unknown, so beside nobody.
+        // The node is unknown, so no rank shares it.
         0 => rank,
         space if !is_apart(rank) => *first.entry((intent.node, space)).or_insert(rank),
         _ => rank,

@@ -1,4 +1,4 @@
-//! Creation after the first round: the ranks share memory where they can, and join what they have to a window.
+//! Creation after the first round: the ranks share memory if they can, and join their parts to a window.
 
 use plugin_api::hmem_iface;
 
@@ -24,7 +24,7 @@ use crate::win::window::Window;
 
 /// The part of a window that a rank has made before the first exchange.
 pub(in crate::win) enum Brought {
-    /// All that others need to reach it.
+    /// The part, with the data by which other ranks reach it.
     Offer(Part),
     /// A control block for a window in one segment.
     Unreached(Control),
@@ -63,7 +63,7 @@ pub(in crate::win) fn together(
     }
     let control = match brought {
         Brought::Offer(part) => {
-            // The round of the segments, of which it has none.
+            // The round of the segments; this rank has no segment.
             link.exchange(&[])?;
             return parted(link, asked, ranks, Ok(alone(part)));
         }
@@ -88,7 +88,7 @@ pub(in crate::win) fn together(
     }
 }
 
-/// A window whose ranks share one segment, synchronisation and all.
+/// A window whose ranks share one segment, also for synchronisation.
 fn whole(
     link: Link,
     wanted: &Wanted<'_>,
@@ -96,7 +96,8 @@ fn whole(
     intents: &[Intent],
     (shared, control): (Shared, Control),
 ) -> WinResult<Window> {
-    // Peers need the look of a handle, should a layer pass one to the transport: it is refused.
+    // A layer may pass the handle to the transport, which must refuse it. So peers get a handle of
+    // zeros.
     let handle = vec![0; link.transport.attributes().handle_size];
     let cards = intents
         .iter()
@@ -141,7 +142,8 @@ fn whole(
     ))
 }
 
-/// This rank's memory and control block, and where the parts of its node's segment are mapped here.
+/// This rank's memory and control block, and the addresses at which the parts of its node's segment
+/// are mapped here.
 type Kept = (Part, Vec<u64>);
 
 /// The part of a rank that shares memory with no other.
@@ -150,7 +152,7 @@ fn alone(part: Part) -> Kept {
     (part, vec![base])
 }
 
-/// The ranks that share memory with this one, in order.
+/// The ranks that share memory with this rank, in order.
 fn own_class(link: &Link, classes: &[usize]) -> Vec<usize> {
     (0..link.size)
         .filter(|rank| classes[*rank] == classes[link.rank])
@@ -172,7 +174,8 @@ fn keep(
     Ok((part.map_err(NoSegment::Memory)?, mapped))
 }
 
-/// A window with segments of which the transport does at least a part. The offers go with how it went.
+/// A window with segments in which the transport serves at least a part. The ranks send their offers
+/// together with their outcomes.
 fn parted(
     link: Link,
     asked: (&Wanted<'_>, &Resolved),
@@ -199,7 +202,7 @@ fn parted(
     offered(link, asked, ranks, kept)
 }
 
-/// A window without segments, or with those that were kept.
+/// A window without segments, or with the kept segments.
 fn offered(
     link: Link,
     asked: (&Wanted<'_>, &Resolved),
@@ -220,7 +223,7 @@ fn offered(
     match local {
         Ok(part) => joined(link, asked, ranks, mapped.as_deref(), part, &offers),
         Err(reason) => {
-            // An earlier rank's refusal comes first, as it does for the others.
+            // An earlier rank's refusal comes first, as on the other ranks.
             let handle_size = link.transport.attributes().handle_size;
             for (rank, bytes) in offers.into_iter().enumerate() {
                 decode(rank, handle_size, bytes)?;
@@ -230,7 +233,8 @@ fn offered(
     }
 }
 
-/// A window of what all ranks offer. `mapped` says where the parts of this node's segment are mapped here.
+/// A window of the offers of all ranks. `mapped` has the addresses at which the parts of this node's
+/// segment are mapped here.
 pub(in crate::win) fn joined(
     link: Link,
     (wanted, info): (&Wanted<'_>, &Resolved),

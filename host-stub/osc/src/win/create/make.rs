@@ -1,10 +1,11 @@
-//! How the ranks of a group make a window together.
+//! The creation of a window by the ranks of a group.
 //!
-//! Ranks use rounds of an out-of-band exchange. Every rank enters each round, even after a failure of its own, so that
-//! all ranks reach the same result:
+//! Ranks use rounds of an out-of-band exchange. Every rank enters each round, even after its own failure, so that all
+//! ranks reach the same result:
 //!
-//! 1. *Intents*: each rank's wishes and place, or why it cannot take part. A rank that shares no memory in this window,
-//!    whatever the other intents are, adds its offer. If all ranks do, this is the only round.
+//! 1. *Intents*: each rank's wishes and place, or the reason why it cannot take part. A rank that cannot share memory
+//!    in this window, independently of the other intents, adds its offer. If all ranks add offers, this is the only
+//!    round.
 //! 2. *Segments*, for memory that windows own: the first rank of each node makes a segment and tells the node's other
 //!    ranks its location.
 //! 3. *Outcomes*: each rank has mapped the segment and allocated memory for its part, and reports the result. The offer
@@ -73,13 +74,13 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         }
         offers.push(offer);
     }
-    // A rank with a reason of its own found it among the answers.
+    // A rank with its own reason found the reason among the answers.
     let brought = brought.map_err(|reason| refused(link.rank, reason))?;
     let sizes = intents.iter().map(|intent| (intent.len, intent.unit));
     if let Some((rank, reason)) = info.rules.refusal(sizes) {
         return Err(refused(rank, reason));
     }
-    // Memory of a device is reached by the transport alone, from every rank; other ranks of the window keep their ways.
+    // Only the transport reaches memory of a device, from every rank. Other ranks of the window keep their ways.
     let on_device = intents.iter().position(|intent| intent.device != HOST);
     if let Some(rank) = on_device
         && (wanted.kind == WindowKind::AllocateShared || info.table == TableChoice::Shm)
@@ -87,7 +88,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         let reason = "memory of a device cannot be shared between processes";
         return Err(refused(rank, reason));
     }
-    // Those that share no memory with the others in this window.
+    // The ranks that share no memory with other ranks in this window.
     let all_offer = offers.iter().all(|offer| !offer.is_empty());
     let is_apart = |rank: usize| !all_offer && !offers[rank].is_empty();
     let classes = classes(&intents, is_apart);
@@ -108,23 +109,26 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     Ok(window)
 }
 
-/// Whether the ranks bring offers: all, none, or (`None`) those that are alone on their nodes.
+/// Whether the ranks bring offers: all ranks, no rank, or (`None`) the ranks that are alone on
+/// their nodes.
 fn brings(kind: WindowKind, info: &Resolved) -> Option<bool> {
     match (must_share(kind, info), owns(kind, info)) {
-        // Ranks refuse what must be in one segment after they have met.
+        // Ranks refuse a window that must be in one segment only after they have met.
         (true, _) => Some(false),
         (false, false) => Some(true),
         (false, true) => None,
     }
 }
 
-/// Makes this rank's contribution to the first exchange. The error says why the rank cannot take part.
+/// Makes this rank's contribution to the first exchange. The error is the reason why the rank cannot
+/// take part.
 fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result<Brought, String> {
     let (wanted, info) = asked;
     check(wanted, link.size)?;
     match brings(wanted.kind, info).unwrap_or(is_alone) {
         true => own_part(link, wanted, info, (None, &[])).map(Brought::Offer),
-        // Here, because nobody would hear of a failure after the last round.
+        // The control block is made here, because no rank would learn of a failure after the last
+        // round.
         false => Control::unused(ControlPlan::new(link.size, 0, SLOTS))
             .map(Brought::Unreached)
             .map_err(|error| error.to_string()),
@@ -148,7 +152,8 @@ fn check(wanted: &Wanted<'_>, ranks: usize) -> Result<(), String> {
     }
 }
 
-/// The first rank with which this one may share memory, itself among them, and whether no other of several ranks may.
+/// The first rank with which this rank may share memory, perhaps this rank itself; and whether this rank is one of
+/// several and shares memory with none.
 fn place(link: &Link, info: &Resolved) -> (u32, bool) {
     let members = &link.members;
     let may_share = |rank: &usize| {

@@ -16,7 +16,7 @@ use crate::win::peer::Offer;
 use crate::win::shm::shared::Shared;
 use crate::win::slots::SLOTS;
 
-/// What a window's memory is registered for.
+/// The accesses for which a window's memory is registered.
 const FOR_ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_READ)
     .union(Access::REMOTE_WRITE)
@@ -48,7 +48,7 @@ fn usable(link: &Link) -> Result<(), String> {
     Ok(())
 }
 
-/// This rank's memory: the caller's, a part of a segment, or private.
+/// This rank's memory: memory of the caller, a part of a segment, or private memory.
 fn memory(
     link: &Link,
     wanted: &Wanted<'_>,
@@ -79,11 +79,12 @@ fn memory(
     })
 }
 
-/// Where the caller's memory for a window is, if it is where `device_num` says.
+/// The address of the caller's memory for a window, if the memory is on the device that
+/// `device_num` names.
 fn exposed(link: &Link, base: *mut u8, len: usize, device: i32) -> Result<*mut u8, String> {
     let value = base as u64;
     let located = match device {
-        // A host pointer that is mapped on a device is host memory all the same.
+        // A host pointer that is mapped on a device is still host memory.
         HOST => link.locate_itself(value, len),
         _ => link.devices()?.locate_on(device, value, len),
     };
@@ -99,8 +100,8 @@ fn exposed(link: &Link, base: *mut u8, len: usize, device: i32) -> Result<*mut u
     }
 }
 
-/// This rank's memory on a device: the device's, or the caller's. The segment, where this rank has no part, stays
-/// mapped for the other ranks' memory.
+/// This rank's memory on a device, allocated on the device or passed by the caller. The segment, in which this
+/// rank has no part, stays mapped for the other ranks' memory.
 fn device_memory(
     link: &Link,
     wanted: &Wanted<'_>,
@@ -125,7 +126,7 @@ fn device_memory(
     }
 }
 
-/// Registers memory where it is, for peers.
+/// Registers memory of the host or of a device, for peers.
 ///
 /// # Safety
 /// The memory stays until the registration ends, and bears that peers change it.
@@ -173,7 +174,7 @@ fn register_part(
     registered.map_err(|error| error.to_string())
 }
 
-/// What other processes of this node need to open memory of a device.
+/// The data that other processes of this node need to open memory of a device.
 fn exported(link: &Link, base: u64, len: usize, device: i32) -> Vec<u8> {
     if device == HOST || len == 0 {
         return Vec::new();
@@ -230,7 +231,7 @@ pub(in crate::win) fn offer((exposed, control): &Part) -> Offer {
     }
 }
 
-/// This rank's memory and control block, registered; or why it has none.
+/// This rank's memory and control block, registered; or the reason why it has none.
 pub(in crate::win) fn own_part(
     link: &Link,
     wanted: &Wanted<'_>,

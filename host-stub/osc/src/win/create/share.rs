@@ -1,4 +1,4 @@
-//! How the ranks of a node set up one segment, or agree that they have none.
+//! The setup of one segment by the ranks of a node, or their agreement that they have none.
 
 use crate::base::{Card, NoSegment, Segment};
 use crate::door::HOST;
@@ -22,7 +22,7 @@ pub(in crate::win) fn owns(kind: WindowKind, info: &Resolved) -> bool {
     }
 }
 
-/// This rank's view of the segment of its node, or why it has none.
+/// This rank's view of the segment of its node, or the reason why it has none.
 pub(in crate::win) type Opened = Result<Shared, NoSegment>;
 
 /// Whether segments are wanted, the same on all ranks.
@@ -32,7 +32,7 @@ pub(in crate::win) fn are_wanted(
     intents: &[Intent],
     classes: &[usize],
 ) -> bool {
-    // Ranks that are alone on their nodes have nobody to share with, but one rank alone in its
+    // Ranks that are alone on their nodes share with no rank, but a rank that is alone in its
     // window has a window in one segment.
     let mut ranks = classes.iter().enumerate();
     let some_share = ranks.any(|(rank, class)| *class != rank);
@@ -52,7 +52,7 @@ pub(in crate::win) fn open(
     let members: Vec<usize> = (0..link.size)
         .filter(|rank| classes[*rank] == leader)
         .collect();
-    // A rank whose memory is on a device has no part, and maps those of the others.
+    // A rank whose memory is on a device has no part, and maps the parts of the other ranks.
     let length = |intent: &Intent| match intent.device {
         HOST => usize::try_from(intent.len).unwrap_or(usize::MAX),
         _ => 0,
@@ -84,11 +84,12 @@ pub(in crate::win) fn open(
     }))
 }
 
-/// What all ranks came to.
+/// The result of all ranks.
 pub(in crate::win) struct Agreed {
-    /// What each rank said with its success.
+    /// The data that each rank sent with its success.
     pub(in crate::win) said: Vec<Vec<u8>>,
-    /// The ranks that could not open the segment of their node, which no rank of it uses then, and why.
+    /// The ranks that could not open the segment of their node, with the reasons. No rank of such a
+    /// node uses the segment.
     pub(in crate::win) given_up: Vec<(usize, String)>,
 }
 
@@ -143,7 +144,7 @@ fn make(lengths: &[usize], contiguous: bool, huge: bool) -> Result<Segment, NoSe
     Segment::make(plan(1 << 12)?.bytes)
 }
 
-/// Takes memory for this rank's part, and for the words if it is the first.
+/// Takes memory for this rank's part, and for the words if this rank is the first of its node.
 fn take(
     segment: Segment,
     lengths: &[usize],
@@ -202,7 +203,7 @@ fn decode_card(bytes: &[u8]) -> Result<Card, NoSegment> {
             huge,
             number,
         }),
-        // The first rank of the node has none, and says why.
+        // The first rank of the node has no segment, and gives the reason.
         _ => Err(match decode_outcome(bytes) {
             Err(reason) => reason,
             Ok(_) => NoSegment::Apart("the node's first rank told of no segment".to_owned()),

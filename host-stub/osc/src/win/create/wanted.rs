@@ -3,14 +3,14 @@
 use crate::win::info::Info;
 use crate::win::kind::WindowKind;
 
-/// Where a window's memory comes from.
+/// The origin of a window's memory.
 #[derive(Clone, Copy)]
 pub(in crate::win) enum Source {
-    /// The caller.
+    /// The caller passes memory of this many bytes.
     Caller(*mut u8, usize),
-    /// The window, this many bytes.
+    /// The window allocates this many bytes.
     Own(usize),
-    /// Nowhere; some is attached later.
+    /// The window has no memory; ranks attach memory later.
     None,
 }
 
@@ -23,7 +23,7 @@ impl Source {
     }
 }
 
-/// What a rank wants.
+/// The wishes of a rank.
 pub(in crate::win) struct Wanted<'a> {
     pub(in crate::win) kind: WindowKind,
     pub(in crate::win) unit: u32,

@@ -23,7 +23,8 @@ pub const NO_RANK: u64 = u64::MAX;
 /// The value of [`Record::carrier`] without a carrier; otherwise the field is a
 /// [`Carrier`](plugin_api::counters::Carrier).
 pub const NO_CARRIER: u8 = u8::MAX;
-/// If a process made no progress for longer than this, its next progress call records the time.
+/// If a process made no progress for longer than this duration, its next progress call records the
+/// time.
 pub const QUIET: u64 = 1_000_000;
 /// Set in the byte of the kind if the record is [`Record::open`].
 const OPEN: u8 = 0x80;

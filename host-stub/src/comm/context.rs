@@ -70,8 +70,8 @@ impl Contexts {
 
     /// Agrees with other ranks on a number that is free on all of them, if there is one. A rank for which the new
     /// communicator is `wanted` starts to use the number. `exchange` is an allgather, which all ranks call in the same way.
-    /// In its first round each rank sends `said`. From all of these, `decide` computes the value that is returned with the
-    /// number, or an error; the result is the same on every rank.
+    /// In its first round each rank sends `said`. From the values `said` of all ranks, `decide` computes the value that is
+    /// returned with the number, or an error; the result is the same on every rank.
     pub(super) fn agree<T, E>(
         &self,
         turn: Turn,

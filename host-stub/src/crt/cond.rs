@@ -80,7 +80,7 @@ pub(crate) enum Begun {
     Waiting(Signal),
 }
 
-/// The signal that a wait is for.
+/// The signal that ends a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Signal(u32);
 

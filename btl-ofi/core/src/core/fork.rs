@@ -10,8 +10,8 @@
 //! | the counters | memory of the child |
 //! | a context's lock | free, even if a thread of the parent held it |
 //!
-//! The data path has no instruction for this. Calls that are not on the data path compare the mark of the transport
-//! (`base::fork`).
+//! The data path has no instruction for a fork. Calls that are not on the data path compare the mark of the
+//! transport (`base::fork`).
 
 use std::cell::RefCell;
 use std::ffi::c_void;

@@ -33,7 +33,8 @@ pub(crate) enum Transfers {
     Copy = 2,
     /// The peer through its claimed ring, because CMA no longer reaches its memory.
     Ring = 3,
-    /// Undecided until the peer is examined, because its process was found dead while no operation was outstanding.
+    /// The route is undecided until the peer is examined, because its process was found dead while no operation was
+    /// outstanding.
     Doubted = 4,
     /// For small transfers, the peer, which a message reaches (`fabric::msg`); for other transfers, the provider.
     Message = 5,

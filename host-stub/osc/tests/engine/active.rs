@@ -1,4 +1,4 @@
-//! Fences, and post, start, complete and wait: what each waits for.
+//! Fences, and post, start, complete and wait: the events for which each call waits.
 
 use std::sync::atomic::Ordering;
 

@@ -4,8 +4,8 @@ use super::Reduction;
 use super::fold::Folded;
 use crate::schedule::Plan;
 
-/// Everything to everyone in log2 n rounds: recursive doubling (Thakur, Rabenseifner, Gropp, "Optimization of Collective
-/// Communication Operations in MPICH", 2005). `held` contains this rank's operand, and later the result.
+/// All ranks exchange everything in log2 n rounds: recursive doubling (Thakur, Rabenseifner, Gropp, "Optimization of
+/// Collective Communication Operations in MPICH", 2005). `held` contains this rank's operand, and later the result.
 pub(super) fn recursive_doubling(plan: &mut Plan, what: &Reduction, held: *mut u8) {
     let room = plan.scratch(what.bytes());
     let folded = Folded::new(plan.rank(), plan.size());

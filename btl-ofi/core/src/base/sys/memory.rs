@@ -41,7 +41,7 @@ pub(crate) unsafe fn unmap(at: NonNull<c_void>, size: usize) -> Result<(), CallE
     checked("munmap", unsafe { libc::munmap(at.as_ptr(), size) }).map(drop)
 }
 
-/// Replaces a mapping by private zeros. This takes no descriptor and no lock.
+/// Replaces a mapping by private zeros. The call takes no descriptor and no lock.
 ///
 /// # Safety
 /// The `size` bytes at `at` are a mapping of the caller, and the caller accepts any bytes there.

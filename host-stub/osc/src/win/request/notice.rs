@@ -7,7 +7,7 @@ use crate::door::{Attached, Listener, Taken};
 use crate::win::error::{WinError, WinResult, unboxed};
 use crate::win::request::handle::Request;
 
-/// Called with the data given to [`Request::detach`] and 0 or a negative status.
+/// A function that gets the data given to [`Request::detach`] and 0 or a negative status.
 pub type Completed = unsafe extern "C" fn(data: *mut c_void, status: i32);
 
 /// A request without a handle: its completion ends it.

@@ -38,7 +38,8 @@ extern "C" {
 /*
  * The program's copy functions for memory of devices. The transport's own function replaces a function that is NULL. All
  * return the number of bytes, or a negative errno: -ENOSYS for an unknown kind. On an error the MPI call, or the call that
- * completes the operation, fails. Any thread of the process may call them, several at once; they must not call MPI.
+ * completes the operation, fails. Any thread of the process may call these functions, several at once; the functions must
+ * not call MPI.
  *
  *     static const MPIX_Device_overrides mine = {MPIX_DEVICE_OVERRIDES, from_device, to_device};
  */

@@ -49,7 +49,8 @@ impl Core {
         let carried = &counters.carried[Carrier::Provider as usize];
         carried.operations.fetch_sub(1, Ordering::Relaxed);
         carried.bytes.fetch_sub(bytes as u64, Ordering::Relaxed);
-        // Lowered under the lock, so that `count_activity` does not see the raised count.
+        // The count is lowered under the lock, so that `count_activity` does not see the raised
+        // count.
         self.lower(context, tag, 1);
         drop(state);
         self.refused(endpoint, context, rc, count)

@@ -10,8 +10,8 @@ use crate::case::{At, Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
 use host_stub::win::{Assertion, Layout, Op, WinError, Window, unboxed};
 
-/// Elements of each transfer: every second element of its buffer. Few, because each is an operation, and providers
-/// limit operations.
+/// Elements of each transfer: every second element of its buffer. The number is small, because each element is an
+/// operation, and providers limit operations.
 const COUNT: usize = 8;
 const SPAN: usize = COUNT * 16;
 

@@ -17,7 +17,8 @@ fn options(values: &[(&str, Value)]) -> Options {
     .unwrap()
 }
 
-/// An offer of a provider with this name and version. `confirms` says whether it confirms delivery.
+/// An offer of a provider with this name and version. `confirms` says whether the provider confirms
+/// delivery.
 fn offer(provider: &str, version: u32, confirms: bool) -> Info {
     let name = CString::new(provider).unwrap();
     let hints = Hints::new().unwrap().provider(&name).with(|h| {

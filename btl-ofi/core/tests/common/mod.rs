@@ -113,7 +113,7 @@ pub(crate) fn try_open(options: &Options, level: ThreadLevel) -> Result<Transpor
     unsafe { Transport::open_at(options, level) }
 }
 
-/// Why one provider is refused with the given options.
+/// Reason for the refusal of one provider with the given options.
 pub(crate) fn refusal(provider: &'static str, overrides: &[(&str, Value)]) -> String {
     let include = ("btl_ofi_provider_include", Value::str(provider));
     let options = options(&[&[include], overrides].concat());

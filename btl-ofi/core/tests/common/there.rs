@@ -8,7 +8,7 @@ use plugin_api::{Access, BtlAtomicOp, Status};
 use super::told::Ended;
 use super::{Calls as _, Patience, insist, register};
 
-/// What tests transfer. A literal without a type, an `i32`, is refused.
+/// Element that tests transfer. A literal without a type, an `i32`, is refused.
 pub(crate) trait Element {}
 impl Element for u8 {}
 impl Element for u64 {}

@@ -19,7 +19,7 @@ use super::{Attributes, Registration, TransportError};
 /// `MCA_BTL_NO_ORDER`.
 pub(super) const NO_ORDER: i32 = 255;
 
-/// How an operation reports its completion: the function, its context and its data. Without a function only a flush tells.
+/// Report of an operation's completion: the function, its context and its data. Without a function only a flush tells.
 pub type Report = (Option<CompletionFn>, *mut c_void, *mut c_void);
 
 /// No report.

@@ -42,7 +42,7 @@ pub(super) struct Issued<'p> {
 /// Remote memory: an address in the peer's process, and the registration that covers it.
 type Remote = (u64, *const Handle);
 
-/// How a slot's operation is reported.
+/// Report of a slot's operation.
 #[inline(always)]
 fn report(slot: *mut c_void) -> Report {
     (Some(slot_done), slot, std::ptr::null_mut())

@@ -368,7 +368,9 @@ typedef struct btl_descriptor {
  * flag. */
 #define BTL_OP_FLAG_FENCE UINT32_C(0x10000)
 /* Not a BTL flag. As BTL_OP_FLAG_FENCE, and no operation before the atomic uses a local buffer any more: the
- * module has copied their bytes, and none of them fetches. Otherwise the call is refused alike. */
+ * module has copied their bytes, and none of them fetches. With the next call of progress they and the atomic reach the
+ * network, so the target sees the atomic even if this process then computes for long. Otherwise the call is refused
+ * alike. */
 #define BTL_OP_FLAG_COPIED UINT32_C(0x20000)
 
 /* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; other modules ignore these

@@ -127,7 +127,9 @@ bitflags! {
         /// post the atomic without the flag.
         const FENCE = 0x1_0000;
         /// Not a BTL flag. As [`FENCE`](Self::FENCE), and no operation before the atomic uses a local buffer any more: the
-        /// module has copied their bytes, and none of them fetches. Otherwise the call is refused alike.
+        /// module has copied their bytes, and none of them fetches. With the next call of progress they and the atomic reach
+        /// the network, so the target sees the atomic even if this process then computes for long. Otherwise the call is
+        /// refused alike.
         const COPIED = 0x2_0000;
     }
 }

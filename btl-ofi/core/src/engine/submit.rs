@@ -67,13 +67,13 @@ impl Transport {
     }
 
     /// Whether the target executes an atomic that is posted now behind every outstanding operation to the peer: there is none,
-    /// or the atomic is a message, and so are all of them, because messages keep their order. With `are_copied`, none of them
-    /// may have a result, for which a buffer waits. Bytes that travel to the target are copied into messages.
+    /// or the atomic is a message, and so are all of them, because messages keep their order. With `are_copied`, the messages must
+    /// also have no results, and leave with the next call of progress. Bytes that travel to the target are copied into messages.
     #[cold]
     fn follows_all(&self, endpoint: NonNull<Endpoint>, are_copied: bool) -> bool {
         // SAFETY: the caller of the operation guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        if peer.is_idle() {
+        if peer.is_idle() && !are_copied {
             return true;
         }
         if peer.atomics() != Atomics::Message {
@@ -83,8 +83,8 @@ impl Transport {
         let outstanding = peer.total().outstanding();
         let messages = state.messages.as_ref();
         messages.is_some_and(|messages| {
-            let (operations, results) = messages.operations_to(endpoint);
-            operations == outstanding && !(are_copied && results)
+            messages.operations_to(endpoint) == outstanding
+                && (!are_copied || messages.leaves_at_once(endpoint))
         })
     }
 }

@@ -26,6 +26,18 @@ fn add_with(flags: OpFlags, there: There<'_>, word: usize) -> Status {
     unsafe { there.t.submit(there.peer, &op) }
 }
 
+/// Connects, by a put of zero.
+fn introduce(pair: &Pair) {
+    put(pair.there(), 0, &[0]);
+    flush(pair);
+}
+
+fn flush(pair: &Pair) {
+    attended(&pair.b, || {
+        assert_eq!(pair.a.flush(None), Status::SUCCESS);
+    });
+}
+
 #[test]
 fn a_fenced_atomic_follows_the_puts_before_it() {
     for provider in ["tcp;ofi_rxm", "net"] {
@@ -83,6 +95,12 @@ fn an_atomic_behind_copied_bytes_is_refused_behind_a_get() {
         let pair = Pair::new(SHORT + 1, open);
         let (a, there) = (&pair.a, pair.there());
         let add_copied = || add_with(OpFlags::COPIED, there, SHORT);
+        assert_eq!(
+            add_copied(),
+            Status::NOT_SUPPORTED,
+            "there is no connection"
+        );
+        introduce(&pair);
         put(there, 0, &[9]);
         insist(a, add_copied);
         let mut to = [0u64];
@@ -91,5 +109,23 @@ fn an_atomic_behind_copied_bytes_is_refused_behind_a_get() {
         insist(a, || add(there, SHORT));
         attended(&pair.b, || assert_eq!(a.flush(None), Status::SUCCESS));
         assert_eq!((to[0], pair.close()[SHORT]), (9, 2), "{provider}");
+    }
+}
+
+/// An atomic is refused behind more bytes than the socket takes without further progress of this process.
+#[test]
+fn an_atomic_behind_copied_bytes_is_refused_behind_many() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let open = || open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]);
+        let pair = Pair::new(SHORT + 1, open);
+        let there = pair.there();
+        let add_copied = || add_with(OpFlags::COPIED, there, SHORT);
+        introduce(&pair);
+        (0..40).for_each(|_| put(there, 0, &[1; SHORT]));
+        assert_eq!(add_copied(), Status::NOT_SUPPORTED, "{provider}");
+        flush(&pair);
+        insist(&pair.a, add_copied);
+        flush(&pair);
+        assert_eq!(pair.close()[SHORT], 1, "{provider}");
     }
 }

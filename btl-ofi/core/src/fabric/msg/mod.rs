@@ -455,10 +455,17 @@ impl Messages {
         self.origin.remove_idle(&self.port, endpoint)
     }
 
-    /// Number of operations to a peer that travel as messages and are not over, and whether one of them has a result.
+    /// Number of operations to a peer that travel as messages and are not over.
     #[cold]
-    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> (u32, bool) {
+    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
         self.origin.operations_to(endpoint)
+    }
+
+    /// Whether the next call of progress suffices for a command that is added now and for the commands before it, and none of
+    /// these has a result.
+    #[cold]
+    pub(crate) fn leaves_at_once(&self, endpoint: NonNull<Endpoint>) -> bool {
+        self.target.owed_bytes() <= HANDED_ON && self.origin.leaves_at_once(endpoint)
     }
 
     /// Whether there is a line of messages to a peer.

@@ -202,17 +202,13 @@ impl Origin {
     }
 
     /// [`Messages::operations_to`](super::Messages::operations_to).
-    pub(super) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> (u32, bool) {
+    pub(super) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_ref());
         let batches = line.map(Line::batches).into_iter().flatten();
-        batches.fold((0, false), |(operations, results), number| {
-            let batch = &self.batches[number as usize];
-            (
-                operations + batch.operations(),
-                results || batch.has_results(),
-            )
-        })
+        batches
+            .map(|number| self.batches[number as usize].operations())
+            .sum()
     }
 
     /// Sends the batches of a line that may be sent now.

@@ -38,6 +38,21 @@ pub enum Sent {
 }
 
 impl Origin {
+    /// [`Messages::leaves_at_once`](crate::fabric::msg::Messages::leaves_at_once).
+    pub(in crate::fabric::msg) fn leaves_at_once(&self, endpoint: NonNull<Endpoint>) -> bool {
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_ref());
+        line.is_some_and(|line| {
+            let batch = |number: u32| &self.batches[number as usize];
+            let gathered = line.current.map_or(0, |n| size_of_val(&*batch(n).words));
+            !line.stuck
+                && line.client != UNKNOWN
+                && line.may_send_early(false, Asker::Progress)
+                && line.unanswered_bytes() + gathered <= HANDED_ON
+                && !line.batches().any(|number| batch(number).has_results())
+        })
+    }
+
     /// [`Messages::send`](crate::fabric::msg::Messages::send).
     ///
     /// # Safety

@@ -12,9 +12,9 @@ impl Window {
     /// Makes a window of the caller's memory over a job, or another group of ranks. Collective; every rank may give another length and
     /// displacement unit. Every rank gets [`WinError::Creation`](crate::win::WinError::Creation) if some rank cannot take part.
     ///
-    /// # Safety The memory is readable and writable, and stays so until the window was freed. The
-    /// program accesses exposed memory only as MPI's rules for the epoch allow, and not through
-    /// references.
+    /// # Safety
+    /// The memory is readable and writable, and stays so until the window was freed. The program accesses exposed memory only
+    /// as MPI's rules for the epoch allow, and not through references.
     pub unsafe fn create(
         over: impl Into<Members>,
         base: *mut u8,

@@ -118,7 +118,8 @@ pub fn all() -> Vec<Process> {
 impl Process {
     /// Reads the counters of a process.
     ///
-    /// # Errors The reason why there are none, and what to do.
+    /// # Errors
+    /// The reason why there are none, and what to do.
     pub fn read(pid: u32) -> Result<Process, String> {
         let folder = PathBuf::from(format!("/proc/{pid}"));
         let descriptors = fs::read_dir(folder.join("fd")).map_err(|e| match e.kind() {

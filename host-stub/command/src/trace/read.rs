@@ -54,7 +54,8 @@ impl Process {
 
     /// Reads a file, up to its last whole record; `None` if it is no trace.
     ///
-    /// # Errors The file cannot be read, or has the format of another version.
+    /// # Errors
+    /// The file cannot be read, or has the format of another version.
     fn read(path: &Path) -> Result<Option<Process>, String> {
         let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
         let bytes = std::fs::read(path).map_err(|e| failed(&e))?;
@@ -89,7 +90,8 @@ fn add_carriers(records: &mut [Record]) {
 impl Job {
     /// Reads the trace of each process. Files that are no traces are left out.
     ///
-    /// # Errors A file cannot be read or has the format of another version, or no file is a trace.
+    /// # Errors
+    /// A file cannot be read or has the format of another version, or no file is a trace.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Job, String> {
         let (mut files, mut no_traces) = (Vec::new(), Vec::new());
         for path in paths {
@@ -108,7 +110,8 @@ impl Job {
 
     /// Brings the processes to one clock.
     ///
-    /// # Errors The files belong to several jobs.
+    /// # Errors
+    /// The files belong to several jobs.
     pub(super) fn of(files: Vec<Process>) -> Result<Job, String> {
         let mut offsets: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut processes = files;

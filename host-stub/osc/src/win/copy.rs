@@ -30,7 +30,8 @@ unsafe fn copy(from: *const u8, to: *mut u8, len: usize) {
 
 /// Copies a transfer's elements from the origin's buffer to target memory at an address here.
 ///
-/// # Safety The origin's buffer is readable for its layout, and `target` writable for the target's
+/// # Safety
+/// The origin's buffer is readable for its layout, and `target` writable for the target's
 /// layout.
 #[inline(always)]
 pub(super) unsafe fn store(transfer: &Transfer<'_>, target: *mut u8) {
@@ -60,7 +61,8 @@ unsafe fn store_pieces(transfer: &Transfer<'_>, target: *mut u8) {
 
 /// Copies a transfer's elements from target memory at an address here to the origin's buffer.
 ///
-/// # Safety The origin's buffer is writable for its layout, and `target` readable for the target's
+/// # Safety
+/// The origin's buffer is writable for its layout, and `target` readable for the target's
 /// layout.
 #[inline(always)]
 pub(super) unsafe fn load(transfer: &Transfer<'_>, target: *const u8) {

@@ -35,7 +35,8 @@ unsafe impl Send for Pages {}
 impl Mapping {
     /// Maps the region with this handle. `segment` and `probe` belong to its owner.
     ///
-    /// # Errors The reason why the region cannot be mapped; `None` if it is no longer registered.
+    /// # Errors
+    /// The reason why the region cannot be mapped; `None` if it is no longer registered.
     pub(crate) fn new(
         segment: Place,
         probe: Probe,

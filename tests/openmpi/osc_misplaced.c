@@ -132,6 +132,8 @@ static void freed_under_a_window(void)
     int put = MPI_Put(mine, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, win), flushed = MPI_Win_flush(next, win);
     CHECK(MPI_SUCCESS != put || MPI_SUCCESS != flushed, "a put to memory that was freed");
     MPI_Win_unlock_all(win);
+    /* Until all ranks have tried: what a rank opens or allocates next may lie at the address of the freed memory. */
+    MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_lock_all(0, other);
     CHECK(MPI_SUCCESS == MPI_Put(mine, BYTES, MPI_BYTE, next, 0, BYTES, MPI_BYTE, other), "a put to other memory");
     CHECK(MPI_SUCCESS == MPI_Win_unlock_all(other), "unlock_all");

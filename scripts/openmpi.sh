@@ -187,12 +187,12 @@ openmpi_sides() {
     openmpi_options+=(--mpich "$mpich_dir/venv/bin/mpiexec" --mpich-bin "$mpich_dir/bin")
 }
 
-# openmpi_calls PATH NAME [wire.py's options]: single calls on a path, node or tcp, into the file NAME.json.
+# openmpi_calls PATH [wire.py's options]: single calls on a path, node or wire, into the file PATH.json.
 openmpi_calls() {
-    local path=$1 name=$2
-    shift 2
+    local path=$1
+    shift
     openmpi_sides rma_bench
-    python3 benches/openmpi/wire.py "${openmpi_options[@]}" --path "$path" --json "target/bench/$name.json" "$@"
+    python3 benches/openmpi/wire.py "${openmpi_options[@]}" --path "$path" --json "target/bench/$path.json" "$@"
 }
 
 # openmpi_programs PART [programs.py's options]: applications, threads or startup.
@@ -219,8 +219,7 @@ openmpi_command() {
             . scripts/openmpi_checks.sh
             openmpi_command_device
             ;;
-        node) shift; openmpi_calls node node "$@" ;;
-        wire) shift; openmpi_calls tcp wire "$@" ;;
+        node | wire) openmpi_calls "$@" ;;
         applications | threads | startup) openmpi_programs "$@" ;;
         struck)
             shift

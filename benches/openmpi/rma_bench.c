@@ -8,9 +8,9 @@
  * reply.
  *
  * With quick, fewer sizes: bandwidths of puts and gets from 1 KiB up to a largest size, each four times the previous
- * size.
+ * size. With calls, 8 bytes alone.
  *
- * Usage: rma_bench [all | quick LARGEST] */
+ * Usage: rma_bench [all | quick | calls] [LARGEST] [create | allocate] */
 #include "job.h"
 
 #include <stdint.h>
@@ -103,7 +103,7 @@ static void rate(const char *name, void (*operation)(size_t), size_t size)
     report(name, size, 1, 1 / measure(operation, size, BURST) / 1e6, "Mop/s");
 }
 
-static void operations(int quick)
+static void operations(const char *sizes)
 {
     latency("put_latency", put, 8);
     latency("get_latency", get, 8);
@@ -111,7 +111,11 @@ static void operations(int quick)
     latency("compare_swap_latency", compare_swap, 8);
     latency("accumulate_latency", accumulate, 8);
     rate("put_rate", put, 8);
-    if (quick) {
+    rate("accumulate_rate", accumulate, 8);
+    if (!strcmp(sizes, "calls")) {
+        return;
+    }
+    if (!strcmp(sizes, "quick")) {
         for (size_t size = 1 << 10; size <= room; size *= 4) {
             bandwidth("put_bandwidth", put, size);
             bandwidth("get_bandwidth", get, size);
@@ -121,7 +125,6 @@ static void operations(int quick)
     rate("get_rate", get, 8);
     rate("fetch_op_rate", fetch_op, 8);
     rate("compare_swap_rate", compare_swap, 8);
-    rate("accumulate_rate", accumulate, 8);
     /* Sizes up to the largest. A bandwidth is the rate of a size in bytes; from 1 MiB fewer operations
      * share a flush. */
     for (size_t size = 1; size <= LARGEST; size *= 4) {
@@ -268,7 +271,8 @@ static void all_messages(int quick)
 
 int main(int argc, char **argv)
 {
-    int quick = argc > 1 && !strcmp(argv[1], "quick"), size;
+    const char *sizes = argc > 1 ? argv[1] : "all", *kind = argc > 3 ? argv[3] : "create";
+    int size;
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
@@ -276,7 +280,7 @@ int main(int argc, char **argv)
         stop("rma_bench: run with 2 ranks");
     }
     pin(rank);
-    if (quick && argc > 2 && atoll(argv[2]) > LARGEST) {
+    if (argc > 2 && atoll(argv[2]) > LARGEST) {
         room = (size_t) atoll(argv[2]);
     }
     buffer = aligned_alloc(4096, room);
@@ -284,21 +288,26 @@ int main(int argc, char **argv)
         stop("rma_bench: no memory");
     }
     memset(buffer, 0, room);
-    memory = make_window("create", room, 1, MPI_COMM_WORLD, &win);
-    windows();
+    memory = make_window(kind, room, 1, MPI_COMM_WORLD, &win);
+    int calls = !strcmp(sizes, "calls");
+    if (!calls) {
+        windows();
+    }
     MPI_Win_lock_all(0, win);
     MPI_Barrier(MPI_COMM_WORLD);
-    seen();
-    all_messages(quick);
+    if (!calls) {
+        seen();
+        all_messages(!strcmp(sizes, "quick"));
+    }
     if (0 == rank) {
-        operations(quick);
+        operations(sizes);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Win_unlock_all(win);
-    drop_window("create", memory, &win);
+    drop_window(kind, memory, &win);
     double t = now();
     MPI_Finalize();
-    if (0 == rank) {
+    if (0 == rank && !calls) {
         report("finalize", 0, 1, now() - t, "s");
     }
     free(buffer);

@@ -31,7 +31,9 @@ static void windows(const char *name, const char *kind)
         }
         MPI_Barrier(MPI_COMM_WORLD);
         double begin = now();
-        if (!strcmp(kind, "create")) {
+        if (!strcmp(kind, "dynamic")) {
+            MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &win);
+        } else if (!strcmp(kind, "create")) {
             MPI_Win_create(memory, BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &win);
         } else {
             MPI_Win_allocate(BYTES, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
@@ -80,6 +82,7 @@ int main(int argc, char **argv)
     }
     windows("window_create_free", "create");
     windows("window_allocate_free", "allocate");
+    windows("window_dynamic_free", "dynamic");
     MPI_Barrier(MPI_COMM_WORLD);
     double end = now();
     MPI_Finalize();

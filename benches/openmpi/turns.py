@@ -66,15 +66,16 @@ def ratios(found, names, key, unit):
 
 def judge(row, found, names, key, limit=None):
     """Adds to a row our ratio to the side that is furthest ahead of us, and whether it reaches the limit: at most, or at
-    least where more is better. `names` are the sides that compete."""
+    least where more is better. The limit is reached if one turn reaches it, because turns differ by chance. `names` are the
+    sides that compete."""
     less = low(row["unit"])
     row["over"] = ratios(found, names, key, row["unit"])
     if row["over"]:
         row["best_other"] = (max if less else min)(row["over"], key=lambda side: row["over"][side][0])
-        row["ratio"] = row["over"][row["best_other"]][0]
+        row["ratio"], *spread = row["over"][row["best_other"]]
     if limit is not None:
         row["limit"], row["target"] = limit, f"at {'most' if less else 'least'} {limit:g}"
-        row["met"] = "ratio" in row and (row["ratio"] <= limit if less else row["ratio"] >= limit)
+        row["met"] = "ratio" in row and (spread[0] <= limit if less else spread[1] >= limit)
 
 
 def target(name, row):

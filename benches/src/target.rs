@@ -43,7 +43,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Judges a value.
+    /// Judges a value. The value reaches its target if the nearer end of its spread does, because turns differ by chance.
     pub fn new(
         name: String,
         value: Option<f64>,
@@ -52,9 +52,10 @@ impl Target {
         unit: &str,
         spread: Option<(f64, f64)>,
     ) -> Target {
+        let (least, most) = (spread.map(|(least, _)| least), spread.map(|(_, most)| most));
         let met = value.is_some_and(|value| match bound {
-            Bound::Most => value <= target,
-            Bound::Least => value >= target,
+            Bound::Most => least.unwrap_or(value) <= target,
+            Bound::Least => most.unwrap_or(value) >= target,
         });
         Target {
             name,

@@ -63,8 +63,10 @@ impl Way {
     }
 }
 
-/// The part of N times one thread's rate that N threads with a context each must reach.
+/// The part of the rate of one thread per core that more threads with a context each must reach.
 const PERFECT: f64 = 0.99;
+/// The part of N times one thread's rate that N threads with a context and a core each must reach: 1.9 of one for two.
+const SCALED: f64 = 0.95;
 
 /// Operations per second of `count` threads together.
 fn rate(local: &Local, own_peers: bool, count: usize, time: Duration) -> Result<f64, String> {
@@ -198,7 +200,7 @@ fn perfection(
             format!("{name}: rate of {threads} threads on {threads} contexts over {threads} times that of one"),
             ratio.median,
             Bound::Least,
-            PERFECT,
+            SCALED,
             "times",
             Some(ratio.spread()),
         );

@@ -47,7 +47,9 @@ mod win {
 
         impl LockWords for Guarded {
             /// Zero, so that the steps of a thread do not depend on the clock.
-            const PATIENCE: Duration = Duration::ZERO;
+            fn patience(&self) -> Duration {
+                Duration::ZERO
+            }
 
             fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
                 Ok(self.words[word as usize].fetch_add(operand, Ordering::AcqRel))

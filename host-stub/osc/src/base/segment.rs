@@ -15,7 +15,7 @@ use super::room;
 
 /// Words at the segment's start: a mark by which processes that open the segment recognise it, and
 /// its number.
-const MARK: u64 = u64::from_le_bytes(*b"WINSEGM1");
+const MARK: u64 = u64::from_le_bytes(*b"WINSEGM2");
 /// Bytes of the mark and the number.
 pub const HEADER: usize = 64;
 

@@ -10,7 +10,6 @@ use std::sync::atomic::{Ordering, fence};
 use super::btl::active;
 use super::control::SAID_WORDS;
 use super::error::WinResult;
-use super::shm::sync;
 use super::window::Window;
 
 /// Maximum bytes of a refusal's text; a longer text is cut.
@@ -23,25 +22,19 @@ const REFUSED: u64 = 1 << 63;
 pub(super) type Said = Result<u64, String>;
 
 impl Window {
-    /// Waits until every rank is here; collective.
-    fn meet(&self, call: &'static str) -> WinResult<()> {
-        match self.parts.shared {
-            Some(_) => sync::barrier(self, call),
-            None => active::barrier(self, call),
-        }
-    }
-
     /// Returns the statements of all ranks, in the order of the ranks; collective.
     pub(super) fn told_by_all(&self, call: &'static str, mine: &Said) -> WinResult<Vec<Said>> {
         // The number of the barrier below. The next call with the same words begins after another barrier, which each
         // rank enters when it has read them.
         let turn = self.parts.sync.barriers.load(Ordering::Relaxed) + 1;
+        let control = &self.parts.control;
         for (index, word) in encode(mine).into_iter().enumerate() {
-            self.say(turn, index, word);
+            let place = control.word(control.plan().said(turn, index));
+            place.store(word, Ordering::Relaxed);
         }
         // The words are visible before the signal.
         fence(Ordering::SeqCst);
-        self.meet(call)?;
+        active::barrier(self, call)?;
         (0..self.link.size)
             .map(|rank| match rank == self.link.rank {
                 true => Ok(mine.clone()),
@@ -50,32 +43,9 @@ impl Window {
             .collect()
     }
 
-    fn say(&self, turn: u64, index: usize, word: u64) {
-        let place = match &self.parts.shared {
-            Some(shared) => {
-                let index = shared.plan.said(self.link.rank, turn, index);
-                shared.segment.word(index)
-            }
-            None => {
-                let control = &self.parts.control;
-                control.word(control.plan().said(turn, index))
-            }
-        };
-        place.store(word, Ordering::Relaxed);
-    }
-
     fn said(&self, call: &'static str, rank: usize, turn: u64, index: usize) -> WinResult<u64> {
-        match &self.parts.shared {
-            Some(shared) => {
-                let word = shared.segment.word(shared.plan.said(rank, turn, index));
-                // The barrier ordered the store.
-                Ok(word.load(Ordering::Relaxed))
-            }
-            None => {
-                let word = self.parts.control.plan().said(turn, index);
-                self.read_word(call, self.peer(call, rank)?, word)
-            }
-        }
+        let word = self.parts.control.plan().said(turn, index);
+        self.read_word(call, self.peer(call, rank)?, word)
     }
 }
 

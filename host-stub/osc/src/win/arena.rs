@@ -23,7 +23,8 @@ const ALIGNMENT: usize = 64;
 
 /// Memory that is registered once.
 struct Chunk {
-    registration: Option<Registration>,
+    /// Before `pages`, because it must not outlive its memory.
+    registration: Registration,
     pages: Option<Pages>,
     /// Whether peers may change the memory even after the registration has ended.
     stays: AtomicBool,
@@ -31,8 +32,6 @@ struct Chunk {
 
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // The registration ends first, because it must not outlive its memory.
-        self.registration = None;
         if self.stays.load(Ordering::Relaxed) {
             std::mem::forget(self.pages.take());
         }
@@ -103,7 +102,7 @@ impl Arena {
         };
         Ok(Place {
             block,
-            arena: Some(Arc::clone(arena)),
+            arena: Arc::clone(arena),
         })
     }
 
@@ -125,12 +124,12 @@ impl State {
     /// Takes a block that no window had before.
     fn carve(&mut self, transport: &Transport, bytes: usize) -> Result<Block, ArenaError> {
         if bytes > CHUNK / 4 {
-            let chunk = Arc::new(Chunk::registered(transport, bytes)?);
+            let chunk = Arc::new(Chunk::new(transport, bytes)?);
             return Ok(Block::of(&chunk, 0, bytes));
         }
         let (chunk, at) = match self.open.take() {
             Some((chunk, used)) if CHUNK - used >= bytes => (chunk, used),
-            _ => (Arc::new(Chunk::registered(transport, CHUNK)?), 0),
+            _ => (Arc::new(Chunk::new(transport, CHUNK)?), 0),
         };
         let block = Block::of(&chunk, at, bytes);
         self.open = Some((chunk, at + bytes));
@@ -139,25 +138,20 @@ impl State {
 }
 
 impl Chunk {
-    fn new(bytes: usize) -> Result<Chunk, ArenaError> {
-        Ok(Chunk {
-            registration: None,
-            pages: Some(Pages::new(bytes).ok_or(ArenaError::Memory(bytes))?),
-            stays: AtomicBool::new(false),
-        })
-    }
-
-    fn registered(transport: &Transport, bytes: usize) -> Result<Chunk, ArenaError> {
+    fn new(transport: &Transport, bytes: usize) -> Result<Chunk, ArenaError> {
         let access = Access::LOCAL_WRITE
             | Access::REMOTE_READ
             | Access::REMOTE_WRITE
             | Access::REMOTE_ATOMIC;
-        let mut chunk = Chunk::new(bytes)?;
-        // SAFETY: the pages live until after the registration ends (`drop`), and all code that reads them expects
-        // changes by peers.
-        let registration = unsafe { transport.register(chunk.base(), bytes, access) };
-        chunk.registration = Some(registration.map_err(ArenaError::Transport)?);
-        Ok(chunk)
+        let pages = Pages::new(bytes).ok_or(ArenaError::Memory(bytes))?;
+        // SAFETY: the pages live until after the registration ends, and all code that reads them expects changes by
+        // peers.
+        let registration = unsafe { transport.register(pages.base(), bytes, access) };
+        Ok(Chunk {
+            registration: registration.map_err(ArenaError::Transport)?,
+            pages: Some(pages),
+            stays: AtomicBool::new(false),
+        })
     }
 
     fn base(&self) -> *mut u8 {
@@ -185,33 +179,22 @@ impl Block {
 /// The block of one window.
 pub(super) struct Place {
     block: Block,
-    /// `None` if the block has its own memory.
-    arena: Option<Arc<Arena>>,
+    arena: Arc<Arena>,
 }
 
 impl Place {
-    /// Memory of its own, which is not registered.
-    pub(super) fn apart(bytes: usize) -> Result<Place, ArenaError> {
-        Ok(Place {
-            block: Block::of(&Arc::new(Chunk::new(bytes)?), 0, bytes),
-            arena: None,
-        })
-    }
-
     pub(super) fn base(&self) -> *mut u8 {
         self.block.base
     }
 
     /// The registration of the memory around the block.
-    pub(super) fn registration(&self) -> Option<&Registration> {
-        self.block.chunk.registration.as_ref()
+    pub(super) fn registration(&self) -> &Registration {
+        &self.block.chunk.registration
     }
 
     /// Gives the block back. No rank may change the block any more.
     pub(super) fn give_back(self) {
-        if let Some(arena) = self.arena {
-            arena.give_back(self.block);
-        }
+        self.arena.give_back(self.block);
     }
 
     /// Leaves the block unchanged, for good.

@@ -5,6 +5,7 @@
 //! all operations handed to the transport, so a wait that ended earlier would not know the state of a lock.
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 use plugin_api::{AtomicOp, BtlAtomicOp, Datatype, Endpoint, Handle, Module, OpFlags, Status};
 
@@ -140,11 +141,7 @@ impl Window {
     fn take_word(&self, call: &'static str, issued: Issued<'_>) -> WinResult<u64> {
         let status = self.parts.slots.slot(issued.slot).status().unwrap_or(0);
         let word = Slots::word(self.parts.control.plan(), issued.slot);
-        let value = self
-            .parts
-            .control
-            .word(word)
-            .load(std::sync::atomic::Ordering::Relaxed);
+        let value = self.parts.control.word(word).load(Ordering::Relaxed);
         self.parts.slots.give_back(issued.slot);
         if status < 0 {
             return Err(Box::new(WinError::Transport {
@@ -213,6 +210,10 @@ impl Window {
         word: Word,
         operand: u64,
     ) -> WinResult<u64> {
+        if let Some(shared) = &self.parts.shared {
+            let word = shared.word(peer.rank, word);
+            return Ok(word.fetch_add(operand, Ordering::AcqRel));
+        }
         let post = self.post_add((peer, word, operand));
         let issued = self.issue_slot(call, peer, post)?;
         self.finish_word(call, issued)
@@ -228,6 +229,12 @@ impl Window {
         compare: u64,
         value: u64,
     ) -> WinResult<u64> {
+        if let Some(shared) = &self.parts.shared {
+            let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+            let word = shared.word(peer.rank, word);
+            let swapped = word.compare_exchange(compare, value, order, failed);
+            return Ok(swapped.unwrap_or_else(|found| found));
+        }
         let post = self.post_swap_if((peer, word), compare, value);
         let issued = self.issue_slot(call, peer, post)?;
         self.finish_word(call, issued)
@@ -241,6 +248,10 @@ impl Window {
         (adds, added, operand): (&Peer, Word, u64),
         (swaps, swapped, value): (&Peer, Word, u64),
     ) -> [WinResult<u64>; 2] {
+        if self.parts.shared.is_some() {
+            let before = self.add_word(call, adds, added, operand);
+            return [before, self.swap_word_if(call, swaps, swapped, 0, value)];
+        }
         let add = self.issue_slot(call, adds, self.post_add((adds, added, operand)));
         let post = self.post_swap_if((swaps, swapped), 0, value);
         // Never waits for a second slot while it holds one: other threads may do the same.
@@ -255,6 +266,9 @@ impl Window {
 
     /// Reads a word of a peer's control block that only that peer's processor writes.
     pub(super) fn read_word(&self, call: &'static str, peer: &Peer, word: Word) -> WinResult<u64> {
+        if let Some(shared) = &self.parts.shared {
+            return Ok(shared.word(peer.rank, word).load(Ordering::Acquire));
+        }
         let issued = self.issue_slot(call, peer, |result, context| {
             let remote = peer.control(word);
             let (word, report) = (

@@ -1,7 +1,7 @@
 //! The control block: words of one window at one rank, which every rank of the window reads and
-//! updates through the transport.
+//! updates, through the transport or in the segment that all ranks share.
 //!
-//! The owner never stores to a word that peers update: the transport's atomics need not be atomic with respect to
+//! Where peers use the transport, the owner never stores to a word that peers update: the transport's atomics need not be atomic with respect to
 //! the processor. The owner only loads such words, and updates them through the transport like every other rank.
 //! Peers use gets to read words that only the owner writes (attached regions, and the owner's messages to peers).
 
@@ -11,7 +11,9 @@ use std::sync::atomic::AtomicU64;
 use plugin_api::Handle;
 
 use super::arena::{Arena, ArenaError, Place};
-use crate::transport::{Registration, Transport};
+use super::lock_words::MOST_RANKS;
+use super::shm::shared::Shared;
+use crate::transport::Transport;
 
 /// Words of a cache line, so that words with different users do not share one.
 const LINE: usize = 8;
@@ -22,6 +24,8 @@ pub(super) struct Word(pub(super) usize);
 
 /// Locks of this rank's memory ([`super::lock_words`]).
 pub(super) const LOCK: Word = Word(0);
+/// In a segment, the lock for updates of this rank's memory that the processor's atomics do not serve.
+pub(super) const UPDATE_LOCK: Word = Word(LINE);
 /// The number of access epochs that any rank completed to this one.
 pub(super) const COMPLETED: Word = Word(2 * LINE);
 /// Version of the table of attached regions, odd while it changes; then the number of its slots.
@@ -32,8 +36,9 @@ const NOTIFIED: usize = 4 * LINE;
 pub(super) const LOCK_OF_ALL: Word = Word(5 * LINE);
 /// Barrier signals received, one word per round.
 const BARRIER: usize = 6 * LINE;
-/// Rounds of a barrier among as many ranks as a machine can number.
-const ROUNDS: usize = 64;
+/// Rounds of a barrier among the most ranks that a window has, in whole cache lines.
+const ROUNDS: usize = 24;
+const _: () = assert!(MOST_RANKS.ilog2() < ROUNDS as u32);
 /// Words of a rank's statement to the others: the first is a number, or the length of a refusal, whose text
 /// follows.
 pub(super) const SAID_WORDS: usize = 32;
@@ -46,7 +51,7 @@ const POSTS: usize = SAID + 2 * SAID_WORDS;
 pub const COUNTERS: usize = LINE;
 
 /// The places of the parts of a window's control blocks. The same on every rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ControlPlan {
     regions: usize,
     scratch: usize,
@@ -96,7 +101,11 @@ impl ControlPlan {
         Word(self.scratch + index)
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn words(&self) -> usize {
+        self.words
+    }
+
+    fn bytes(&self) -> usize {
         self.words * size_of::<u64>()
     }
 }
@@ -105,44 +114,41 @@ impl ControlPlan {
 pub(super) struct Control {
     plan: ControlPlan,
     base: *mut u8,
-    /// The handle of the memory that holds the block; null if no other rank reaches it.
+    /// The handle of the memory that holds the block; null in a segment.
     handle: *mut Handle,
-    /// `None` after the block was withdrawn.
+    /// `None` in a segment, and after the block was withdrawn.
     place: Option<Place>,
 }
 
-// SAFETY: the pointers name the block and a registration, which live as long as `place`; the block is reached by
-// atomics only.
+// SAFETY: the pointers name the block and a registration, which live as long as `place` or the window's segment; the block
+// is reached by atomics only.
 unsafe impl Send for Control {}
 // SAFETY: as for Send.
 unsafe impl Sync for Control {}
 
 impl Control {
-    /// Makes a block that other ranks reach.
+    /// Makes a block that other ranks reach through the transport.
     pub(super) fn new(
         arena: &Arc<Arena>,
         transport: &Transport,
         plan: ControlPlan,
     ) -> Result<Control, ArenaError> {
-        Ok(Control::at(
-            plan,
-            Arena::take(arena, transport, plan.bytes())?,
-        ))
-    }
-
-    /// Makes a block that no other rank reaches, for windows with other synchronisation.
-    pub(super) fn unused(plan: ControlPlan) -> Result<Control, ArenaError> {
-        Ok(Control::at(plan, Place::apart(plan.bytes())?))
-    }
-
-    fn at(plan: ControlPlan, place: Place) -> Control {
-        Control {
+        let place = Arena::take(arena, transport, plan.bytes())?;
+        Ok(Control {
             plan,
             base: place.base(),
-            handle: place
-                .registration()
-                .map_or(std::ptr::null_mut(), Registration::handle_ptr),
+            handle: place.registration().handle_ptr(),
             place: Some(place),
+        })
+    }
+
+    /// The block of a rank in a segment, which the window keeps as long as the block.
+    pub(super) fn in_segment(shared: &Shared, rank: usize) -> Control {
+        Control {
+            plan: shared.plan.control,
+            base: shared.word(rank, LOCK).as_ptr().cast(),
+            handle: std::ptr::null_mut(),
+            place: None,
         }
     }
 
@@ -160,10 +166,10 @@ impl Control {
 
     /// The block's address, and its handle if other ranks reach it.
     pub(super) fn card(&self) -> (u64, Vec<u8>) {
-        let registration = self.place.as_ref().and_then(Place::registration);
+        let bytes = |place: &Place| place.registration().handle_bytes().to_vec();
         (
             self.base as u64,
-            registration.map_or(Vec::new(), |it| it.handle_bytes().to_vec()),
+            self.place.as_ref().map_or(Vec::new(), bytes),
         )
     }
 
@@ -177,8 +183,8 @@ impl Control {
     #[inline]
     pub(super) fn word(&self, word: Word) -> &AtomicU64 {
         let index = word.0.min(self.plan.words - 1);
-        // SAFETY: the index is inside the block, which is aligned to lines, zeroed and lives as long
-        // as `self`. Peers write the block like any shared memory: loads are atomic and see whole
+        // SAFETY: the index is inside the block, which is aligned to lines, began zeroed and lives as long
+        // as the window. Peers write the block like any shared memory: loads are atomic and see whole
         // words, which providers write with single stores.
         unsafe { AtomicU64::from_ptr(self.base.cast::<u64>().add(index)) }
     }
@@ -204,6 +210,8 @@ mod tests {
     #[test]
     fn parts_do_not_overlap() {
         let plan = ControlPlan::new(5, 30, 16);
+        assert!(LOCK.0 < UPDATE_LOCK.0 && UPDATE_LOCK.0 < COMPLETED.0);
+        assert!(COMPLETED.0 < REGIONS_VERSION.0 && REGIONS_VERSION.0 < plan.notified(0).0);
         assert!(plan.barrier(ROUNDS - 1).0 < plan.said(0, 0).0);
         assert!(plan.said(0, SAID_WORDS - 1).0 < plan.said(1, 0).0);
         assert!(plan.said(3, SAID_WORDS - 1).0 < plan.post_of(0).0);

@@ -17,7 +17,7 @@
 //! A rank that waits for an exclusive lock of a target has [`WAITING`] in both words and holds neither. If the waiting rank
 //! held one word, it might wait for a second rank that waits for a third, and block the third from a lock that no rank has.
 //! While a rank waits, shared lockers stand back, so that a stream of them cannot block it. Shared lockers stand back only
-//! for [`LockWords::PATIENCE`]. Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a
+//! for [`LockWords::patience`]. Otherwise deadlock is possible: a rank that holds an exclusive lock of one target and wants a
 //! shared lock of another could wait behind a rank that waits for it. A call that fails takes back its additions to the
 //! words.
 
@@ -53,7 +53,7 @@ use LockWord::{Master, Target};
 /// The words that make up the locks of one target.
 pub(super) trait LockWords {
     /// The time for which a shared locker stands back for other ranks.
-    const PATIENCE: Duration;
+    fn patience(&self) -> Duration;
 
     /// Adds to a word; returns the old value.
     fn add(&self, word: LockWord, operand: u64) -> WinResult<u64>;
@@ -92,8 +92,8 @@ pub(super) fn lock_shared<W: LockWords>(
 ) -> WinResult<()> {
     let mut since = None;
     let mut is_free = |found: u64| {
-        let stands_back =
-            waiting(found) != 0 && since.get_or_insert_with(Instant::now).elapsed() < W::PATIENCE;
+        let stands_back = waiting(found) != 0
+            && since.get_or_insert_with(Instant::now).elapsed() < words.patience();
         alone(found) == 0 && !stands_back
     };
     let mut tries = 0;

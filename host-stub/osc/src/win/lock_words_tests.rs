@@ -71,7 +71,9 @@ impl Local {
 }
 
 impl LockWords for Local {
-    const PATIENCE: Duration = Duration::from_millis(5);
+    fn patience(&self) -> Duration {
+        Duration::from_millis(5)
+    }
 
     fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
         self.count()?;
@@ -105,7 +107,9 @@ impl Words {
 }
 
 impl LockWords for &Words {
-    const PATIENCE: Duration = Duration::from_millis(1);
+    fn patience(&self) -> Duration {
+        Duration::from_millis(1)
+    }
 
     fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
         Ok(self.0[word as usize].fetch_add(operand, Ordering::AcqRel))

@@ -1,9 +1,8 @@
 //! Puts with notification, and waiting for them. Such puts are not part of MPI (mpi-forum issue 59
 //! requests them).
 //!
-//! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. The counters lie beside the words of
-//! synchronisation: in the segment that all ranks share, or in the control block, where the transport raises a counter after
-//! the bytes were written. These calls are not entries of the window's table. So layers do not see these calls, except
+//! Each rank of a window has [`COUNTERS`] counters, which begin at zero and only grow. The counters lie in the
+//! control block. The transport, or the origin in a segment, raises a counter after the bytes were written. These calls are not entries of the window's table. So layers do not see these calls, except
 //! transfers of several pieces, which use the table's put and flush.
 
 use std::sync::atomic::Ordering;
@@ -15,7 +14,6 @@ use super::dynamic::region_cache::KeyUse;
 use super::error::{WinError, WinResult};
 use super::layout::Layout;
 use super::op::{RmaOp, Target};
-use super::shm::notify as shared;
 use super::window::Window;
 use crate::door::is_looked_for;
 
@@ -93,9 +91,6 @@ impl Window {
 
     /// Raises a counter at a target after operations that are complete there.
     fn count(&self, rank: usize, counter: usize) -> WinResult<()> {
-        if self.parts.shared.is_some() {
-            return shared::count(self, PUT, rank, counter);
-        }
         remote::count(self, self.peer(PUT, rank)?, counter)
     }
 
@@ -115,9 +110,6 @@ impl Window {
         let call = "wait_notified";
         known(call, counter)?;
         let _entered = self.link.enter(call)?;
-        if self.parts.shared.is_some() {
-            return shared::wait(self, call, counter, at_least);
-        }
         self.link
             .wait_until(call, || self.notified(counter) >= at_least)
     }
@@ -125,16 +117,8 @@ impl Window {
     fn notified(&self, counter: usize) -> u64 {
         // Acquire: the bytes of the counted puts are visible after this. The transport, or the origin in the segment, wrote
         // them before it raised the counter.
-        let word = match &self.parts.shared {
-            Some(shared) => {
-                let word = shared.plan.notified(self.link.rank, counter);
-                shared.segment.word(word)
-            }
-            None => {
-                let word = self.parts.control.plan().notified(counter);
-                self.parts.control.word(word)
-            }
-        };
+        let control = &self.parts.control;
+        let word = control.word(control.plan().notified(counter));
         word.load(Ordering::Acquire)
     }
 }

@@ -10,6 +10,7 @@ use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
+use crate::win::shm;
 use crate::win::window::Window;
 
 /// Adds one to a counter of a peer. Returns once the transport has taken the notification.
@@ -28,8 +29,12 @@ fn wait_for(window: &Window, call: &'static str, word: Word, value: u64) -> WinR
 
 /// Barrier of all ranks: in round k each rank signals the rank 2^k after it and waits for the rank 2^k before it (Hensgen,
 /// Finkel, Manber, "Two Algorithms for Barrier Synchronization", 1988).
+/// Ranks that share a segment count in one word instead.
 pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
-    barrier_from(window, call, false)
+    match window.parts.shared {
+        Some(_) => shm::sync::barrier(window, call),
+        None => barrier_from(window, call, false),
+    }
 }
 
 /// A barrier in which this rank may have signalled the next rank already, behind operations. The answers to these operations
@@ -61,8 +66,8 @@ fn barrier_from(window: &Window, call: &'static str, has_signalled: bool) -> Win
 
 /// Sends notifications for whose answers this rank does not wait.
 fn send_notices(window: &Window, call: &'static str) -> WinResult<()> {
-    let looked = window.link.progress(call).map(drop);
-    looked.and(failed_notice(window, call))
+    let sent = window.send_posted(call);
+    sent.and(failed_notice(window, call))
 }
 
 /// An error if a notification failed since that was last asked.
@@ -144,8 +149,7 @@ pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> Wi
         due.fetch_add(1, Ordering::Relaxed);
     }
     // Sends the notifications: other ranks wait for them, and this rank may compute until it waits for its exposure.
-    window.link.progress(call)?;
-    Ok(())
+    window.send_posted(call)
 }
 
 pub(super) fn start(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {

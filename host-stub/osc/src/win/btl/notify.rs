@@ -31,9 +31,14 @@ pub(in crate::win) unsafe fn put(
 
 /// Raises a counter at a target, after the operations that are complete there.
 pub(in crate::win) fn count(window: &Window, peer: &Peer, counter: usize) -> WinResult<()> {
-    if !window.link.transport.can_notify() {
+    let is_shared = window.parts.shared.is_some();
+    if is_shared || !window.link.transport.can_notify() {
         let word = window.parts.control.plan().notified(counter);
-        return window.add_word("put_notify", peer, word, 1).map(drop);
+        window.add_word("put_notify", peer, word, 1)?;
+        return match is_shared {
+            true => window.now_and_then("put_notify"),
+            false => Ok(()),
+        };
     }
     // SAFETY: without bytes there is no buffer.
     unsafe { issue(window, peer, None, counter) }

@@ -1,4 +1,6 @@
 //! Passive target: locks ([`lock_words`]) in control blocks, and flushes.
+//!
+//! A waiting rank checks the other processes of the window: if a holder was killed, the wait ends with an error.
 
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -13,17 +15,21 @@ use crate::win::window::Window;
 /// The rank that holds the lock word of all ranks.
 const MASTER: usize = 0;
 
+/// In a segment, tries of a lock between two of which the pause stays the same. The pauses grow, so that many waiters rarely
+/// access the word.
+pub(in crate::win) const SHARED_PACE: u32 = 4;
+
 /// The lock words of a target, in control blocks.
-struct Remote<'a> {
+struct Words<'a> {
     window: &'a Window,
     call: &'static str,
     master: &'a Peer,
     target: &'a Peer,
 }
 
-impl Remote<'_> {
-    fn of<'a>(window: &'a Window, call: &'static str, rank: usize) -> WinResult<Remote<'a>> {
-        Ok(Remote {
+impl Words<'_> {
+    fn of<'a>(window: &'a Window, call: &'static str, rank: usize) -> WinResult<Words<'a>> {
+        Ok(Words {
             window,
             call,
             master: window.peer(call, MASTER)?,
@@ -40,7 +46,7 @@ impl Remote<'_> {
 
     /// Sends released locks: other ranks wait for them, and this rank may make no progress for long.
     fn send(&self) -> WinResult<()> {
-        self.window.link.progress(self.call).map(drop)
+        self.window.send_posted(self.call)
     }
 
     /// Waits for a lock with `take`, which is given a function to wait between two tries.
@@ -49,7 +55,11 @@ impl Remote<'_> {
         take: impl FnOnce(&mut dyn FnMut(u32) -> WinResult<()>) -> WinResult<()>,
     ) -> WinResult<()> {
         let mut waiter = self.window.link.tries(self.call);
-        let taken = take(&mut |tries| waiter.back_off(tries));
+        let pace = match self.window.parts.shared {
+            Some(_) => SHARED_PACE,
+            None => 1,
+        };
+        let taken = take(&mut |tries| waiter.back_off(tries / pace));
         if taken.is_err() {
             // Best effort: the first error is the one to return.
             let _ = self.send();
@@ -60,8 +70,13 @@ impl Remote<'_> {
     }
 }
 
-impl LockWords for Remote<'_> {
-    const PATIENCE: Duration = Duration::from_millis(20);
+impl LockWords for Words<'_> {
+    fn patience(&self) -> Duration {
+        Duration::from_millis(match self.window.parts.shared {
+            Some(_) => 5,
+            None => 20,
+        })
+    }
 
     fn add(&self, word: LockWord, operand: u64) -> WinResult<u64> {
         let (peer, word) = self.place(word);
@@ -91,7 +106,7 @@ impl LockWords for Remote<'_> {
 
 pub(super) fn lock(window: &Window, rank: usize, kind: LockKind) -> WinResult<()> {
     let call = "lock";
-    let words = Remote::of(window, call, rank)?;
+    let words = Words::of(window, call, rank)?;
     if kind == LockKind::Exclusive {
         // A try right after the release of the same lock would shut out all other ranks that want the lock.
         window.wait_pending_of(call, Some(rank), &window.parts.sync.releases)?;
@@ -115,7 +130,7 @@ pub(in crate::win) fn unlock(
         fence(Ordering::SeqCst);
         return flushed;
     };
-    let words = Remote::of(window, call, rank)?;
+    let words = Words::of(window, call, rank)?;
     if given {
         return flushed.and(words.send());
     }
@@ -138,7 +153,7 @@ fn give_behind(window: &Window, call: &'static str, rank: usize) -> WinResult<bo
 }
 
 pub(super) fn lock_all(window: &Window) -> WinResult<()> {
-    let words = Remote::of(window, "lock_all", MASTER)?;
+    let words = Words::of(window, "lock_all", MASTER)?;
     words.locked(|back_off| lock_words::lock_shared(&words, LockWord::Master, back_off))
 }
 
@@ -150,7 +165,7 @@ pub(in crate::win) fn unlock_all(window: &Window, held: bool) -> WinResult<()> {
         fence(Ordering::SeqCst);
         return flushed;
     }
-    let words = Remote::of(window, call, MASTER)?;
+    let words = Words::of(window, call, MASTER)?;
     let released = lock_words::unlock_shared(&words, LockWord::Master);
     flushed.and(released).and(words.send())
 }

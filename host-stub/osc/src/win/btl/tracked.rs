@@ -3,6 +3,7 @@
 
 use std::ffi::c_void;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use plugin_api::{BtlAtomicOp, OpFlags, Status};
@@ -174,6 +175,12 @@ impl Window {
         pending: &Pending,
     ) -> WinResult<()> {
         let link = &self.link;
+        if let Some(shared) = &self.parts.shared {
+            // Operations to the peer are complete there, and the Release orders them before the addition.
+            let word = shared.word(peer.rank, word);
+            word.fetch_add(operand, Ordering::Release);
+            return Ok(());
+        }
         self.tracked(call, peer.rank, pending, None, |context, _| {
             let remote = peer.control(word);
             // SAFETY: the endpoint is the job's; the word lies in the peer's control block, which lives until every rank
@@ -186,6 +193,14 @@ impl Window {
                     .atomic_op(peer.endpoint, remote, add, operand, flags, report)
             }
         })
+    }
+
+    /// Sends additions for whose answers this rank does not wait. Those in a segment need no sending.
+    pub(super) fn send_posted(&self, call: &'static str) -> WinResult<()> {
+        match self.parts.shared {
+            Some(_) => self.now_and_then(call),
+            None => self.link.progress(call).map(drop),
+        }
     }
 
     /// Sends the accumulates gathered for a rank. The next flush reports a failure.

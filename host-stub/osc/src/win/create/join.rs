@@ -26,8 +26,8 @@ use crate::win::window::Window;
 pub(in crate::win) enum Brought {
     /// The part, with the data by which other ranks reach it.
     Offer(Part),
-    /// A control block for a window in one segment.
-    Unreached(Control),
+    /// Nothing yet: its memory may lie in a segment.
+    Nothing,
 }
 
 /// Whether all ranks must share one segment.
@@ -57,18 +57,15 @@ pub(in crate::win) fn together(
         }
         let kept = match brought {
             Brought::Offer(part) => Some(alone(part)),
-            Brought::Unreached(_) => None,
+            Brought::Nothing => None,
         };
         return offered(link, asked, ranks, kept);
     }
-    let control = match brought {
-        Brought::Offer(part) => {
-            // The round of the segments; this rank has no segment.
-            link.exchange(&[])?;
-            return parted(link, asked, ranks, Ok(alone(part)));
-        }
-        Brought::Unreached(control) => control,
-    };
+    if let Brought::Offer(part) = brought {
+        // The round of the segments; this rank has no segment.
+        link.exchange(&[])?;
+        return parted(link, asked, ranks, Ok(alone(part)));
+    }
     let opened = open(&link, wanted.kind, info, intents, classes)?;
     let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
     let all_host = intents.iter().all(|intent| intent.device == HOST);
@@ -83,7 +80,7 @@ pub(in crate::win) fn together(
         None => {
             let mut shared = opened.map_err(|error| refused(link.rank, error.reason()))?;
             shared.segment.close();
-            whole(link, wanted, info, intents, (shared, control))
+            whole(link, wanted, info, intents, shared)
         }
     }
 }
@@ -94,7 +91,7 @@ fn whole(
     wanted: &Wanted<'_>,
     info: &Resolved,
     intents: &[Intent],
-    (shared, control): (Shared, Control),
+    shared: Shared,
 ) -> WinResult<Window> {
     // A layer may pass the handle to the transport, which must refuse it. So peers get a handle of
     // zeros.
@@ -120,8 +117,9 @@ fn whole(
             }
         });
     let cards: Vec<Card> = cards.collect();
+    let rank = link.rank;
     let exposed = Exposed {
-        base: cards[link.rank].offer.base as *mut u8,
+        base: cards[rank].offer.base as *mut u8,
         len: wanted.source.len(),
         iface: hmem_iface::SYSTEM,
         exported: Vec::new(),
@@ -134,7 +132,7 @@ fn whole(
         (shm::TABLE, "shm"),
         Pieces {
             exposed,
-            control,
+            control: Control::in_segment(&shared, rank),
             shared: Some(shared),
             cards,
             neighbours: Neighbours::default(),

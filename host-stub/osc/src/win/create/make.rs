@@ -19,7 +19,6 @@ use std::sync::Arc;
 use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
-use crate::win::control::{Control, ControlPlan};
 use crate::win::create::intent::{Intent, classes};
 use crate::win::create::join::{Brought, joined, must_share, together};
 use crate::win::create::own_part::{offer, own_part};
@@ -33,7 +32,6 @@ use crate::win::kind::WindowKind;
 use crate::win::link::Link;
 use crate::win::lock_words::MOST_RANKS;
 use crate::win::peer::encode;
-use crate::win::slots::SLOTS;
 use crate::win::window::Window;
 
 /// Makes a window; collective over the members.
@@ -127,11 +125,7 @@ fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result
     check(wanted, link.size)?;
     match brings(wanted.kind, info).unwrap_or(is_alone) {
         true => own_part(link, wanted, info, (None, &[])).map(Brought::Offer),
-        // The control block is made here, because no rank would learn of a failure after the last
-        // round.
-        false => Control::unused(ControlPlan::new(link.size, 0, SLOTS))
-            .map(Brought::Unreached)
-            .map_err(|error| error.to_string()),
+        false => Ok(Brought::Nothing),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The table of windows whose ranks share one segment of memory. Puts and gets are loads and
-//! stores, accumulates use the processor's atomics, and locks and counters are words of the
-//! segment.
+//! stores, accumulates use the processor's atomics, and the control blocks lie in the segment, so
+//! the functions of windows over the transport change their words here, too.
 //!
 //! Every operation is complete when its call returns, so a flush waits for nothing: it only orders
 //! earlier accesses before later ones. Only waiting loops and occasional flushes use the transport:
@@ -8,16 +8,14 @@
 
 mod atomics;
 mod locks;
-pub(super) mod notify;
 pub(super) mod plan;
 mod rma;
 pub(super) mod shared;
 pub(super) mod sync;
 mod update;
 
-use super::dynamic::attach;
+use super::btl;
 use super::error::{WinError, WinResult};
-use super::queries;
 use super::table::RmaTable;
 use super::window::Window;
 pub(super) use atomics::change;
@@ -36,30 +34,15 @@ pub(super) const TABLE: RmaTable = RmaTable {
     raccumulate: atomics::raccumulate,
     rget_accumulate: atomics::raccumulate,
     fence: sync::fence,
-    lock: locks::lock,
-    unlock: locks::unlock,
-    lock_all: locks::lock_all,
-    unlock_all: locks::unlock_all,
     flush: sync::flush,
     flush_all: sync::flush_all,
     flush_local: sync::flush_local,
     flush_local_all: sync::flush_local_all,
-    start: sync::start,
-    complete: sync::complete,
-    post: sync::post,
-    wait: sync::wait,
-    test: sync::test,
-    sync: sync::sync,
-    free: sync::free,
-    attach: attach::attach,
-    detach: attach::detach,
-    shared_query: queries::shared_query,
-    set_info: queries::set_info,
-    get_info: queries::get_info,
+    ..btl::TABLE
 };
 
 impl Window {
-    /// The segment of a window, if it contains the window's synchronisation words.
+    /// The segment of a window, if it contains the window's control blocks.
     #[inline]
     fn shared(&self, call: &'static str) -> WinResult<&Shared> {
         match &self.parts.shared {

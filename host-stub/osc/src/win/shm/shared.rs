@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicU64;
 
 use super::plan::Plan;
 use crate::base::Segment;
+use crate::win::control::Word;
 
 /// A window's segment, and this rank's own state for it.
 pub(in crate::win) struct Shared {
@@ -20,5 +21,11 @@ impl Shared {
             plan,
             flushes: AtomicU64::new(0),
         }
+    }
+
+    /// A word of a rank's control block.
+    #[inline]
+    pub(in crate::win) fn word(&self, rank: usize, word: Word) -> &AtomicU64 {
+        self.segment.word(self.plan.word(rank, word))
     }
 }

@@ -1,7 +1,4 @@
-//! Flushes, fences and post-start-complete-wait over words of the segment.
-//!
-//! Each counter has one meaning and only grows. A waiter knows the value that it waits for, so no
-//! counter is ever reset.
+//! Flushes, and the meeting of all ranks.
 
 use std::sync::atomic::{Ordering, compiler_fence, fence as memory_fence};
 
@@ -16,7 +13,7 @@ impl Window {
     /// Makes progress once in [`SILENT`] calls: a program that polls a window's memory by calls
     /// without the transport must still answer operations of other ranks.
     #[inline]
-    pub(super) fn now_and_then(&self, call: &'static str) -> WinResult<()> {
+    pub(in crate::win) fn now_and_then(&self, call: &'static str) -> WinResult<()> {
         let shared = self.shared(call)?;
         // The addition is not atomic, because a count lost between threads does no harm.
         let count = shared.flushes.load(Ordering::Relaxed).wrapping_add(1);
@@ -24,25 +21,6 @@ impl Window {
         if count.is_multiple_of(SILENT) {
             return self.link.progress(call).map(drop);
         }
-        Ok(())
-    }
-
-    /// Waits until a word of the segment has reached a value.
-    pub(super) fn wait_for_word(
-        &self,
-        call: &'static str,
-        index: usize,
-        value: u64,
-    ) -> WinResult<()> {
-        let word = self.shared(call)?.segment.word(index);
-        // Pairs with the Release of the counting rank, whose earlier writes are visible after this.
-        self.link
-            .wait_until(call, || word.load(Ordering::Acquire) >= value)
-    }
-
-    pub(super) fn count_up(&self, call: &'static str, index: usize) -> WinResult<()> {
-        let word = self.shared(call)?.segment.word(index);
-        word.fetch_add(1, Ordering::Release);
         Ok(())
     }
 }
@@ -70,11 +48,16 @@ pub(super) fn flush_local_all(window: &Window, call: &'static str) -> WinResult<
 
 /// Meets all ranks: each adds one, and waits until all have added as often.
 pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
-    let size = window.link.size as u64;
+    let shared = window.shared(call)?;
     let entered = window.parts.sync.barriers.fetch_add(1, Ordering::Relaxed) + 1;
-    let index = window.shared(call)?.plan.barrier();
-    window.count_up(call, index)?;
-    window.wait_for_word(call, index, entered * size)
+    let all = entered * window.link.size as u64;
+    // One word for all ranks, at the first rank; it only grows, so it is never reset.
+    let word = shared.word(0, shared.plan.control.barrier(0));
+    word.fetch_add(1, Ordering::Release);
+    // Pairs with the Release of the other ranks, whose earlier writes are visible after this.
+    window
+        .link
+        .wait_until(call, || word.load(Ordering::Acquire) >= all)
 }
 
 pub(super) fn fence(window: &Window, plan: FencePlan, _assertion: Assertion) -> WinResult<()> {
@@ -84,79 +67,4 @@ pub(super) fn fence(window: &Window, plan: FencePlan, _assertion: Assertion) -> 
         memory_fence(Ordering::SeqCst);
     }
     Ok(())
-}
-
-pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
-    let call = "post";
-    let plan = &window.shared(call)?.plan;
-    let due = &window.parts.sync.completions_due;
-    due.fetch_add(group.len() as u64, Ordering::Relaxed);
-    if assertion.contains(Assertion::NOCHECK) {
-        // The matching starts send no request, so this fence makes the rank's earlier stores
-        // visible.
-        memory_fence(Ordering::SeqCst);
-        return Ok(());
-    }
-    for origin in group {
-        window.count_up(call, plan.posts(*origin, window.link.rank))?;
-    }
-    Ok(())
-}
-
-pub(super) fn start(window: &Window, group: &[usize], assertion: Assertion) -> WinResult<()> {
-    let call = "start";
-    if assertion.contains(Assertion::NOCHECK) {
-        return Ok(());
-    }
-    let plan = &window.shared(call)?.plan;
-    for target in group {
-        let peer = window.peer(call, *target)?;
-        let next = peer.posts_matched.fetch_add(1, Ordering::Relaxed) + 1;
-        window.wait_for_word(call, plan.posts(window.link.rank, *target), next)?;
-    }
-    Ok(())
-}
-
-pub(super) fn complete(window: &Window, group: &[usize]) -> WinResult<()> {
-    let call = "complete";
-    let plan = &window.shared(call)?.plan;
-    for target in group {
-        window.count_up(call, plan.completed(*target))?;
-    }
-    Ok(())
-}
-
-fn is_complete(window: &Window, call: &'static str) -> WinResult<bool> {
-    let shared = window.shared(call)?;
-    let due = window.parts.sync.completions_due.load(Ordering::Relaxed);
-    let completed = shared.segment.word(shared.plan.completed(window.link.rank));
-    Ok(completed.load(Ordering::Acquire) >= due)
-}
-
-pub(super) fn wait(window: &Window) -> WinResult<()> {
-    let call = "wait";
-    let shared = window.shared(call)?;
-    let due = window.parts.sync.completions_due.load(Ordering::Relaxed);
-    window.wait_for_word(call, shared.plan.completed(window.link.rank), due)
-}
-
-pub(super) fn test(window: &Window) -> WinResult<bool> {
-    let call = "test";
-    if is_complete(window, call)? {
-        return Ok(true);
-    }
-    window.link.progress(call)?;
-    window.link.check(call)?;
-    is_complete(window, call)
-}
-
-pub(super) fn sync(window: &Window) -> WinResult<()> {
-    memory_fence(Ordering::SeqCst);
-    window.link.progress("sync").map(drop)
-}
-
-pub(super) fn free(window: &Window) -> WinResult<()> {
-    // After this barrier no rank's operation reaches this rank's memory. Each rank then drops its
-    // own mapping.
-    barrier(window, "free")
 }

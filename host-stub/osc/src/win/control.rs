@@ -210,8 +210,10 @@ mod tests {
     #[test]
     fn parts_do_not_overlap() {
         let plan = ControlPlan::new(5, 30, 16);
-        assert!(LOCK.0 < UPDATE_LOCK.0 && UPDATE_LOCK.0 < COMPLETED.0);
-        assert!(COMPLETED.0 < REGIONS_VERSION.0 && REGIONS_VERSION.0 < plan.notified(0).0);
+        const {
+            assert!(LOCK.0 < UPDATE_LOCK.0 && UPDATE_LOCK.0 < COMPLETED.0);
+            assert!(COMPLETED.0 < REGIONS_VERSION.0 && REGIONS_VERSION.0 + 1 < NOTIFIED);
+        }
         assert!(plan.barrier(ROUNDS - 1).0 < plan.said(0, 0).0);
         assert!(plan.said(0, SAID_WORDS - 1).0 < plan.said(1, 0).0);
         assert!(plan.said(3, SAID_WORDS - 1).0 < plan.post_of(0).0);

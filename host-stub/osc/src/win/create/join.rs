@@ -22,25 +22,17 @@ use crate::win::shm;
 use crate::win::shm::shared::Shared;
 use crate::win::window::Window;
 
-/// The part of a window that a rank has made before the first exchange.
-pub(in crate::win) enum Brought {
-    /// The part, with the data by which other ranks reach it.
-    Offer(Part),
-    /// Nothing yet: its memory may lie in a segment.
-    Nothing,
-}
-
 /// Whether all ranks must share one segment.
 pub(in crate::win) fn must_share(kind: WindowKind, info: &Resolved) -> bool {
     kind == WindowKind::AllocateShared || info.table == TableChoice::Shm
 }
 
-/// A window of which some ranks may share memory.
+/// A window of which some ranks may share memory. A rank that may has `brought` nothing to the first exchange.
 pub(in crate::win) fn together(
     link: Link,
     asked: (&Wanted<'_>, &Resolved),
     ranks: (&[Intent], &[usize]),
-    brought: Brought,
+    brought: Option<Part>,
 ) -> WinResult<Window> {
     let ((wanted, info), (intents, classes)) = (asked, ranks);
     let must = must_share(wanted.kind, info);
@@ -55,13 +47,9 @@ pub(in crate::win) fn together(
             let reason = format!("memory of kind {kind:?} cannot be put into one segment");
             return Err(refused(0, reason));
         }
-        let kept = match brought {
-            Brought::Offer(part) => Some(alone(part)),
-            Brought::Nothing => None,
-        };
-        return offered(link, asked, ranks, kept);
+        return offered(link, asked, ranks, brought.map(alone));
     }
-    if let Brought::Offer(part) = brought {
+    if let Some(part) = brought {
         // The round of the segments; this rank has no segment.
         link.exchange(&[])?;
         return parted(link, asked, ranks, Ok(alone(part)));

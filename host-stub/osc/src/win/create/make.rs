@@ -20,8 +20,8 @@ use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
 use crate::win::create::intent::{Intent, classes};
-use crate::win::create::join::{Brought, joined, must_share, together};
-use crate::win::create::own_part::{offer, own_part};
+use crate::win::create::join::{joined, must_share, together};
+use crate::win::create::own_part::{Part, offer, own_part};
 use crate::win::create::share::owns;
 use crate::win::create::wanted::{Source, Wanted};
 use crate::win::direct::direct;
@@ -58,7 +58,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     });
     let intent = intent.map_err(String::clone);
     let mut mine = Intent::encode(&intent);
-    if let Ok(Brought::Offer(part)) = &brought {
+    if let Ok(Some(part)) = &brought {
         mine.extend(encode(&Ok(offer(part))));
     }
     let all = link.meet(&mine)?;
@@ -94,7 +94,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
 
     let (asked, ranks) = ((wanted, &info), (&intents[..], &classes[..]));
     let mut window = match brought {
-        Brought::Offer(part) if all_offer => joined(link, asked, ranks, None, part, &offers)?,
+        Some(part) if all_offer => joined(link, asked, ranks, None, part, &offers)?,
         brought => together(link, asked, ranks, brought)?,
     };
     if intents.iter().any(|intent| intent.hooks > 0)
@@ -118,14 +118,18 @@ fn brings(kind: WindowKind, info: &Resolved) -> Option<bool> {
     }
 }
 
-/// Makes this rank's contribution to the first exchange. The error is the reason why the rank cannot
+/// Makes this rank's part, if it brings one to the first exchange. The error is the reason why the rank cannot
 /// take part.
-fn bring(link: &Link, asked: (&Wanted<'_>, &Resolved), is_alone: bool) -> Result<Brought, String> {
+fn bring(
+    link: &Link,
+    asked: (&Wanted<'_>, &Resolved),
+    is_alone: bool,
+) -> Result<Option<Part>, String> {
     let (wanted, info) = asked;
     check(wanted, link.size)?;
     match brings(wanted.kind, info).unwrap_or(is_alone) {
-        true => own_part(link, wanted, info, (None, &[])).map(Brought::Offer),
-        false => Ok(Brought::Nothing),
+        true => own_part(link, wanted, info, (None, &[])).map(Some),
+        false => Ok(None),
     }
 }
 

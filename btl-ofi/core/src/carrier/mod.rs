@@ -11,10 +11,12 @@
 //! | `own` | atomics of this transport to itself |
 //!
 //! Carriers do not use each other; `scripts/file_cycles.py` checks it. Carriers share `poll`, which polls all of
-//! them; `queue`, in which the ends of the provider's operations and of messages arrive; `refusal`, the answer to a
-//! post for which a carrier has no room; and `direct`, the end of operations that the calling thread executes
-//! itself. Copies by the kernel need no carrier (`base::cma`); `engine::cma_refused` handles the kernel's refusals.
+//! them; `abandon`, which ends their operations to a failed peer; `queue`, in which the ends of the provider's
+//! operations and of messages arrive; `refusal`, the answer to a post for which a carrier has no room; and `direct`,
+//! the end of operations that the calling thread executes itself. Copies by the kernel need no carrier (`base::cma`);
+//! `engine::cma_refused` handles the kernel's refusals.
 
+mod abandon;
 mod direct;
 pub(crate) mod mapped;
 pub(crate) mod message;

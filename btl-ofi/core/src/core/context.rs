@@ -4,7 +4,7 @@
 mod message;
 
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use libfabric_sys as ffi;
@@ -18,9 +18,7 @@ use crate::fabric::confirmation::{Confirmations, writemsg_to_confirm};
 use crate::fabric::msg::Messages;
 use crate::op::completion::Finished;
 use crate::op::record::Pool;
-use crate::op::tag::Tag;
-use crate::peer::endpoint::Endpoint;
-use crate::peer::outstanding::{OutstandingCount, Phase};
+use crate::peer::outstanding::OutstandingCount;
 use crate::peer::share::Share;
 use crate::sm::channel::Channel;
 pub(crate) use message::Message;
@@ -319,34 +317,6 @@ impl Context {
             found_at: AtomicU64::new(0),
             state: Lock::new(state, threaded),
         })
-    }
-
-    /// Counts an operation that is about to be posted as outstanding at this context and at its peer.
-    #[inline(always)]
-    pub(crate) fn raise(&self, peer: &Endpoint, threaded: bool) -> Tag {
-        let (own, peers) = self.raise_both(peer, threaded);
-        Tag::new(NonNull::from(peer), own, peers)
-    }
-
-    /// [`raise`](Self::raise) for a caller that stores the phases. Returns this context's phase, then the
-    /// peer's phase.
-    #[inline(always)]
-    pub(crate) fn raise_both(&self, peer: &Endpoint, threaded: bool) -> (Phase, Phase) {
-        let own = self.count.raise(self.count.pair(), threaded);
-        (own, peer.raise(self.share, threaded))
-    }
-
-    /// Lowers the outstanding counts of the peer, then of the context. `settle_unattributed` depends on this
-    /// order: when the context's count contains only the operations that it accounts for, no other operation
-    /// may still be counted at a peer.
-    #[inline(always)]
-    pub(crate) fn lower(&self, tag: Tag, n: u32, threaded: bool) {
-        // SAFETY: endpoints outlive the operations whose tags name them.
-        let peer = unsafe { &*tag.endpoint() };
-        let pair = peer.pair(self.share, threaded);
-        pair.lower(tag.endpoint_phase(), n, threaded);
-        let pair = self.count.pair();
-        pair.lower(tag.context_phase(), n, threaded);
     }
 
     /// Makes puts go by order (`fabric::confirmation`). Every operation of the context then needs a record.

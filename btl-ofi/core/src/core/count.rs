@@ -1,15 +1,20 @@
-//! The assignment of contexts to threads, and the counts of operations: the outstanding operations, and the
-//! operations of each carrier.
+//! The assignment of contexts to threads, and the counts of an operation from its post to its callback: the outstanding
+//! operations, and the operations of each carrier. Callbacks run without a lock.
 
 use std::cell::Cell;
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use plugin_api::Status;
 use plugin_api::counters::{Carrier, PeerCounters};
 
 use crate::core::context::Context;
 use crate::core::state::Core;
+use crate::op::completion::Finished;
 use crate::op::tag::Tag;
+use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::outstanding::Phase;
 use crate::peer::reach::COPIES_PER_CHECK;
 use crate::peer::share::Share;
 
@@ -27,6 +32,36 @@ pub(crate) fn thread_number() -> usize {
         }
         t.get()
     })
+}
+
+impl Context {
+    /// Counts an operation that is about to be posted as outstanding at this context and at its peer.
+    #[inline(always)]
+    pub(crate) fn raise(&self, peer: &Endpoint, threaded: bool) -> Tag {
+        let (own, peers) = self.raise_both(peer, threaded);
+        Tag::new(NonNull::from(peer), own, peers)
+    }
+
+    /// [`raise`](Self::raise) for a caller that stores the phases. Returns this context's phase, then the
+    /// peer's phase.
+    #[inline(always)]
+    pub(crate) fn raise_both(&self, peer: &Endpoint, threaded: bool) -> (Phase, Phase) {
+        let own = self.count.raise(self.count.pair(), threaded);
+        (own, peer.raise(self.share, threaded))
+    }
+
+    /// Lowers the outstanding counts of the peer, then of the context. `settle_unattributed` depends on this
+    /// order: when the context's count contains only the operations that it accounts for, no other operation
+    /// may still be counted at a peer.
+    #[inline(always)]
+    pub(crate) fn lower(&self, tag: Tag, n: u32, threaded: bool) {
+        // SAFETY: endpoints outlive the operations whose tags name them.
+        let peer = unsafe { &*tag.endpoint() };
+        let pair = peer.pair(self.share, threaded);
+        pair.lower(tag.endpoint_phase(), n, threaded);
+        let pair = self.count.pair();
+        pair.lower(tag.context_phase(), n, threaded);
+    }
 }
 
 impl Core {
@@ -61,13 +96,25 @@ impl Core {
         self.quick.counters.of_first(peer)
     }
 
+    /// Counts an operation for its carrier, in a context's share. `shared` says that another thread may count at the same time
+    /// for the same context, peer and carrier.
+    #[inline(always)]
+    pub(crate) fn carried(
+        &self,
+        share: Share,
+        (peer, carrier, bytes): (&Endpoint, Carrier, usize),
+        shared: bool,
+    ) {
+        let carried = &self.quick.counters.of(peer, share).carried[carrier as usize];
+        add(&carried.operations, 1, shared);
+        add(&carried.bytes, bytes as u64, shared);
+    }
+
     /// Counts an operation that goes by a ring or a message. Only the first context has such operations, and
     /// its lock is held.
     #[inline(always)]
     pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
-        self.quick
-            .counters
-            .carried(Share::ONLY, (peer, carrier, bytes), false);
+        self.carried(Share::ONLY, (peer, carrier, bytes), false);
     }
 
     /// [`Context::lower`] for callers that do not have the threading as a constant.
@@ -116,9 +163,7 @@ impl Core {
         threaded: bool,
     ) -> bool {
         let share = if threaded { context.share } else { Share::ONLY };
-        self.quick
-            .counters
-            .carried(share, (peer, carrier, size), threaded);
+        self.carried(share, (peer, carrier, size), threaded);
         let before = if threaded {
             context.direct.fetch_add(1, Ordering::Relaxed)
         } else {
@@ -127,5 +172,68 @@ impl Core {
             before
         };
         before.is_multiple_of(COPIES_PER_CHECK)
+    }
+
+    /// Runs callbacks; counts each operation as done after its callback. The caller holds no lock.
+    pub(crate) fn deliver(&self, context: &Context, finished: &[Finished], status: Status) {
+        if finished.is_empty() {
+            return;
+        }
+        let nested = context.delivering.begin();
+        for f in finished {
+            self.call_back(context, f, status, self.setup.threaded);
+        }
+        context.delivering.end(nested);
+    }
+
+    /// Runs an operation's callback, and counts the operation as done.
+    #[inline(always)]
+    pub(crate) fn call_back(
+        &self,
+        context: &Context,
+        f: &Finished,
+        status: Status,
+        threaded: bool,
+    ) {
+        self.call_only(f, status);
+        context.lower(f.tag, 1, threaded);
+    }
+
+    /// Runs a callback without counting the operation as done, for example because the provider still holds the
+    /// operation.
+    #[inline(always)]
+    pub(crate) fn call_only(&self, f: &Finished, status: Status) {
+        if let Some(function) = f.function {
+            // SAFETY: the caller of the operation passed this function with its arguments, and allows it to run
+            // on any thread that makes progress.
+            unsafe {
+                function(
+                    self.setup.owner.load(Ordering::Relaxed),
+                    f.tag.endpoint().cast(),
+                    f.local_address,
+                    f.local_handle,
+                    f.context,
+                    f.data,
+                    status.0,
+                );
+            }
+        }
+    }
+
+    /// Runs the callbacks of operations that needed no provider, then returns the list for reuse.
+    #[inline]
+    pub(crate) fn deliver_ready(&self, context: &Context, mut ready: Vec<Finished>) -> usize {
+        let n = ready.len();
+        if n > 0 {
+            self.deliver(context, &ready, Status::SUCCESS);
+            ready.clear();
+            let mut state = context.state.lock();
+            if state.ready.is_empty() {
+                // The list with the larger allocation is used first again.
+                std::mem::swap(&mut state.ready, &mut ready);
+            }
+            state.spare = ready;
+        }
+        n
     }
 }

@@ -1,4 +1,4 @@
-//! The failure detector: a state machine without I/O. A check (`engine::liveness`) passes the time and its observations of
+//! The failure detector: a state machine without I/O. A check (`engine::failure`) passes the time and its observations of
 //! the peers to the detector, and performs the resulting [actions](Action) with no lock held.
 //!
 //! | state of a peer | holds while | leads to |

@@ -1,5 +1,8 @@
-//! Failures of operations and peers. Each outstanding operation is reported once, and no flush waits for an
-//! operation that never completes.
+//! Failures of peers and of the provider, from the check to the report. Each outstanding operation is reported once, and no
+//! flush waits for an operation that never completes.
+//!
+//! A check passes its findings to the failure detector (`detector`), and acts on the detector's verdicts. A process id, a start
+//! time and a word in the peer's memory show whether a local peer is dead (`reach`).
 
 use std::ptr::NonNull;
 use std::sync::atomic::{Ordering, fence};
@@ -8,19 +11,143 @@ use std::time::Instant;
 use plugin_api::{ErrorFlags, Status};
 
 use crate::core::failures::{Found, Reporting};
-use crate::detector::Cause;
+use crate::detector::{Action, Cause};
+use crate::engine::silence::Failing;
 use crate::engine::transport::Transport;
 use crate::fabric::shm_files;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::liveness::{ProcessId, Standing, standing};
+use crate::peer::reach::Probe;
+use crate::peer::route::Transfers;
 
 fn blocked_by(dead: u64) -> String {
     format!(
-        "operations outstanding at the failed process {dead} block the provider's other operations; \
-         the module can no longer be used"
+        "operations outstanding at the failed process {dead} block the provider's others: the module can no longer be used"
     )
 }
 
+fn gone(why: &str) -> impl Fn(NonNull<Endpoint>) -> Failing {
+    move |endpoint| (endpoint, Cause::Gone, why.to_owned())
+}
+
 impl Transport {
+    /// Lets the failure detector also report dead peers that have no outstanding operations. Only for hosts whose
+    /// processes exit after the last call of every process; otherwise a peer that exits normally would be reported
+    /// as dead.
+    pub fn watch_idle_peers(&self) {
+        self.detector.watch_idle.store(true, Ordering::Relaxed);
+    }
+
+    /// Acts on the failures that were found (`core::failures`). The caller holds no lock. Returns their number.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn act_on_failures(&self) -> usize {
+        let mut n = 0;
+        // A thread that holds a lock on operations leaves the failures to its next progress.
+        while !self.is_quiet()
+            && let Some((found, _reporting)) = self.take_found()
+        {
+            n += 1;
+            match found {
+                Found::Check(suspect, is_due) => {
+                    for (endpoint, cause, why) in self.check(suspect, is_due) {
+                        self.peer_failed(endpoint, cause, Status::UNREACH, &why);
+                    }
+                    if is_due {
+                        self.release_lost_lanes();
+                    }
+                }
+                Found::CmaRefused(endpoint, refused) => {
+                    self.examine(endpoint, refused);
+                }
+                Found::Failed(endpoint, cause, status, why) => {
+                    self.peer_failed(endpoint, cause, status, &why);
+                }
+                Found::ProviderFailed(what) => self.provider_failed(&what),
+            }
+        }
+        n
+    }
+
+    /// Checks the peers: after some time without a completion (`quiet`), or after a failed or refused operation to
+    /// `suspect`, if that peer is known. Returns the peers that must fail. The caller holds no lock, and has begun a
+    /// report, which keeps the endpoints that this function finds.
+    pub(crate) fn check(&self, suspect: Option<NonNull<Endpoint>>, quiet: bool) -> Vec<Failing> {
+        let second = self.detector.lock().tick(self.detector.now());
+        let beats = self.policy.posts_messages();
+        if beats {
+            self.note_heartbeats();
+        }
+        self.count_activity();
+        if let Some(endpoint) = suspect {
+            // SAFETY: the report that the caller began keeps the endpoint.
+            self.detector.lock().suspect(unsafe { endpoint.as_ref() });
+        }
+        let mut failing = self.check_processes(suspect);
+        self.mapped.sweep();
+        if self.policy.has_messages() {
+            self.ask_for_receipts();
+        }
+        let refusing = self.refusing_peers(suspect).into_iter();
+        let refusing = refusing.filter(|endpoint| !self.has_left(*endpoint));
+        failing.extend(refusing.map(gone("its process refuses connections")));
+        if second || self.setup.peer_timeout_ms > 0 {
+            self.check_silence(&mut failing);
+        }
+        if second {
+            self.check_connections();
+        }
+        if quiet && beats && self.detector.lock().beats() {
+            self.beat();
+        }
+        failing
+    }
+
+    /// Checks whether the processes of local peers run: of peers that owe an answer, of the suspect, and of
+    /// some other peers.
+    fn check_processes(&self, suspect: Option<NonNull<Endpoint>>) -> Vec<Failing> {
+        let chosen: Vec<(NonNull<Endpoint>, ProcessId, Option<Probe>)> = {
+            let peers = self.lock_peers();
+            let mut watches = self.detector.lock();
+            let turn = watches.local_turn(peers.known.iter_local().count());
+            let due = peers.known.iter_local().enumerate().filter(|(at, peer)| {
+                let is_suspect = suspect == Some(NonNull::from(*peer));
+                peer.failure().is_none() && (turn.contains(at) || is_suspect || watches.has(peer))
+            });
+            let others = due.filter_map(|(_, peer)| {
+                // This process itself runs, but the provider may fail to complete its operations to itself.
+                let process = peer.process().filter(|process| *process != self.node.own)?;
+                Some((NonNull::from(peer), process, peers.probe(peer)))
+            });
+            others.collect()
+        };
+        let idle_too = self.detector.watch_idle.load(Ordering::Relaxed);
+        let mut failing = Vec::new();
+        for (endpoint, process, probe) in chosen {
+            // SAFETY: the report that the caller began keeps the endpoint.
+            let peer = unsafe { endpoint.as_ref() };
+            let (standing, transfers) = (standing(process, probe), peer.transfers());
+            if let Standing::Closed(_, refused) = standing
+                && transfers == Transfers::Kernel
+            {
+                self.stop_cma(endpoint, refused);
+            }
+            let end = (standing.end(process), idle_too || suspect == Some(endpoint));
+            match self.detector.lock().process(peer, standing.state(), end) {
+                Some(Action::Fail(cause, why)) => failing.push((endpoint, cause, why)),
+                Some(_) if matches!(transfers, Transfers::Kernel | Transfers::Ring) => {
+                    peer.set_transfers(Transfers::Doubted);
+                }
+                _ => {}
+            }
+        }
+        if self.node.has_rings {
+            let closed = self.closed_peers().into_iter();
+            failing.extend(closed.map(gone("it has closed its transport")));
+        }
+        failing
+    }
+
     /// Marks a peer as failed, so that posts and flushes no longer wait for it, and ends its operations, rings and
     /// messages. The caller holds no lock, and has begun a report.
     pub(crate) fn peer_failed(
@@ -164,37 +291,6 @@ impl Transport {
             self.close_endpoints(&mut guards)
         };
         self.report_broken(what, &others);
-    }
-
-    /// Acts on the failures that were found (`core::deferred`). The caller holds no lock. Returns their number.
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn act_on_failures(&self) -> usize {
-        let mut n = 0;
-        // A thread that holds a lock on operations leaves the failures to its next progress.
-        while !self.is_quiet()
-            && let Some((found, _reporting)) = self.take_found()
-        {
-            n += 1;
-            match found {
-                Found::Check(suspect, is_due) => {
-                    for (endpoint, cause, why) in self.check(suspect, is_due) {
-                        self.peer_failed(endpoint, cause, Status::UNREACH, &why);
-                    }
-                    if is_due {
-                        self.release_lost_lanes();
-                    }
-                }
-                Found::CmaRefused(endpoint, refused) => {
-                    self.examine(endpoint, refused);
-                }
-                Found::Failed(endpoint, cause, status, why) => {
-                    self.peer_failed(endpoint, cause, status, &why);
-                }
-                Found::ProviderFailed(what) => self.provider_failed(&what),
-            }
-        }
-        n
     }
 
     /// Fails a peer on the rails after it failed on the first interface. The peer may live and only the first interface

@@ -16,8 +16,7 @@ use std::sync::{Mutex, PoisonError};
 
 use plugin_api::Stats;
 use plugin_api::counters::{
-    Carrier, Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS, Share as CountersShare, VERSION,
-    start_of,
+    Front, MAGIC, NAME, NO_PEER, PeerCounters, SLOTS, Share as CountersShare, VERSION, start_of,
 };
 
 use crate::base::error::Error;
@@ -69,20 +68,6 @@ impl CountersRef {
             let slot = first.byte_add(share.counters() + peer.counters as usize);
             slot.cast().as_ref()
         }
-    }
-
-    /// Counts an operation in a context's share. `shared` says that another thread may count at the same time for the same
-    /// context, peer and carrier.
-    #[inline(always)]
-    pub(crate) fn carried(
-        self,
-        share: Share,
-        (peer, carrier, bytes): (&Endpoint, Carrier, usize),
-        shared: bool,
-    ) {
-        let carried = &self.of(peer, share).carried[carrier as usize];
-        add(&carried.operations, 1, shared);
-        add(&carried.bytes, bytes as u64, shared);
     }
 
     /// The counters of a peer in the first context's share.

@@ -19,7 +19,7 @@
 //! memory, and the software of the providers concerned all change an element by one atomic instruction. So these executors
 //! exclude each other without a common lock.
 
-/// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::liveness` change it:
+/// The carrier of puts and gets to a peer. After the connect, only `engine::cma_refused` and `engine::failure` change it:
 /// if CMA no longer reaches the peer's memory, or if the peer seems to be dead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]

@@ -1,7 +1,6 @@
 //! Operations by messages between processors (`fabric::msg`). Messages belong to the first context. The context's lock
 //! guards messages, and the context's queue completes messages.
 
-mod abandon;
 mod heartbeat;
 mod poll;
 pub(crate) mod post;

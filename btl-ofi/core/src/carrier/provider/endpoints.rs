@@ -9,46 +9,10 @@ use crate::base::lock::Guard;
 use crate::core::context::{State, never_read};
 use crate::core::failures::Reporting;
 use crate::core::state::Core;
-use crate::op::completion::Finished;
 use crate::op::record::Record;
 use crate::peer::endpoint::Endpoint;
 
 impl Core {
-    /// Reports operations that are outstanding at the provider as failed, unless the provider refused to close the
-    /// endpoints: it may then still access their buffers. Operations on device memory end with their parts and copies
-    /// (`fail_staged`). Also ends all unconfirmed puts.
-    ///
-    /// `is_staged` recognizes operations on device memory. `is_staged` is called for records in use, under the lock of
-    /// their pool.
-    pub(crate) fn report_outstanding(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        (status, why): (Status, &str),
-        is_staged: impl Fn(NonNull<Record>) -> bool,
-    ) {
-        let is_kept = self.failures.refused_to_close.load(Ordering::Relaxed);
-        for context in &self.contexts {
-            let mut state = context.state.lock();
-            let records = state.pool.in_use(Some(endpoint));
-            let silenced = records
-                .into_iter()
-                .filter_map(|r| match is_kept || is_staged(r) {
-                    true => None,
-                    // SAFETY: `in_use` found the records in use, and the lock is held.
-                    false => unsafe { state.pool.silence(r) },
-                });
-            let silenced: Vec<Finished> = silenced.collect();
-            let puts = state.confirmations.as_mut().map(|c| c.abandon(endpoint));
-            drop(state);
-            for f in silenced {
-                self.call_only(&f, status);
-            }
-            if let Some(puts) = puts {
-                self.end_puts(context, puts, status, why);
-            }
-        }
-    }
-
     /// Closes the endpoints. Returns the peers that the provider reached and that had not failed. All contexts are locked
     /// by `guards`.
     pub(crate) fn close_endpoints(

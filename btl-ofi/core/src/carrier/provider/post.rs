@@ -161,9 +161,7 @@ impl Core {
         let peer = unsafe { endpoint.as_ref() };
         let tag = context.raise(peer, T);
         let share = if T { context.share } else { Share::ONLY };
-        self.quick
-            .counters
-            .carried(share, (peer, Carrier::Provider, bytes), false);
+        self.carried(share, (peer, Carrier::Provider, bytes), false);
         tag
     }
 
@@ -220,9 +218,7 @@ impl Core {
         } else {
             tag.untracked()
         };
-        self.quick
-            .counters
-            .carried(context.share, (peer, Carrier::Provider, bytes), false);
+        self.carried(context.share, (peer, Carrier::Provider, bytes), false);
         let mut posting = Posting::new(context, state, (pointer, bytes));
         let rc = call(&mut posting);
         let Posting { state, .. } = posting;

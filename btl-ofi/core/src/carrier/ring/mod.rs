@@ -2,6 +2,5 @@
 
 mod claim;
 mod commands;
-mod poll;
 pub(crate) mod transfers;
 mod words;

@@ -10,7 +10,7 @@ use crate::osc::log;
 
 /// The number of the protocol between the ranks of a window: raised when the exchanged data changes. Processes with another
 /// number do not make windows together.
-const PROTOCOL: u16 = 6;
+const PROTOCOL: u16 = 7;
 
 /// The numbers of processes, by their names; `None` for a process that has published none.
 static KNOWN: Mutex<Option<HashMap<u64, Option<u32>>>> = Mutex::new(None);

@@ -189,6 +189,17 @@ impl Segment {
         }
     }
 
+    /// Writes zeros to a range, which is clamped to the segment.
+    ///
+    /// # Safety
+    /// No process uses the range meanwhile.
+    pub unsafe fn clear(&self, offset: usize, len: usize) {
+        let offset = offset.min(self.map.len());
+        let len = len.min(self.map.len() - offset);
+        // SAFETY: the range lies inside the mapping, and the caller vouches for its users.
+        unsafe { self.map.as_mut_ptr().add(offset).write_bytes(0, len) };
+    }
+
     /// The file, while it is open.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(File::as_fd)

@@ -10,7 +10,7 @@ use super::waiter::Waiter;
 use super::watch::Watch;
 use crate::base::{CombineFn, combine_elements};
 use crate::transport::{Failures, Transport};
-use crate::win::{Arena, Dropped, TableChoice, TypeTable, WindowHooks};
+use crate::win::{Arena, Dropped, Spare, TableChoice, TypeTable, WindowHooks};
 
 /// The defaults of windows, where their info says nothing else.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +36,7 @@ pub struct Context {
     pub(crate) defaults: Defaults,
     pub(crate) hooks: WindowHooks,
     pub(crate) arena: Arc<Arena>,
+    pub(crate) spare: Spare,
     pub(crate) dropped: Dropped,
 }
 
@@ -62,6 +63,7 @@ impl Context {
             defaults: Defaults::default(),
             hooks: WindowHooks::default(),
             arena: Arc::default(),
+            spare: Spare::default(),
             dropped: Dropped::default(),
         }
     }

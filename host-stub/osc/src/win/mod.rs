@@ -82,6 +82,7 @@ pub use pieces::{Piece, Pieces};
 pub(crate) use remains::Dropped;
 pub use request::handle::Request;
 pub use request::notice::Completed;
+pub(crate) use shm::spare::Spare;
 pub use table::{RmaTable, SharedPart};
 pub use transfer::Transfer;
 pub(crate) use types::TypeTable;

@@ -83,7 +83,7 @@ unsafe impl Sync for Exposed {}
 /// Synchronisation state of this rank alone.
 #[derive(Default)]
 pub(super) struct SyncState {
-    /// Barriers entered.
+    /// Barriers entered, in a segment with those of its earlier windows.
     pub(super) barriers: AtomicU64,
     /// Number of completions that all exposure epochs so far await.
     pub(super) completions_due: AtomicU64,
@@ -100,6 +100,14 @@ pub(super) struct SyncState {
 }
 
 impl SyncState {
+    /// The state of a new window in a segment that had `barriers` barriers before.
+    pub(super) fn after(barriers: u64) -> SyncState {
+        SyncState {
+            barriers: AtomicU64::new(barriers),
+            ..SyncState::default()
+        }
+    }
+
     /// Number of calls that have completed operations of this rank.
     pub(super) fn completions(&self) -> u64 {
         self.completions.load(Ordering::SeqCst)

@@ -1,6 +1,7 @@
 //! A window: its properties, and its end. Its parts are in `parts`.
 
 use std::mem::ManuallyDrop;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::epoch::Epochs;
@@ -107,6 +108,10 @@ impl Window {
         Layers::end(&mut self);
         // Every rank is past its last access (the table's free met them all), so no rank uses the
         // memory, and no operation of this rank is under way, so no callback comes.
+        if let Some(shared) = self.parts.shared.take() {
+            let barriers = self.parts.sync.barriers.load(Ordering::Relaxed);
+            context.spare.keep(shared, self.link.rank, barriers);
+        }
         self.discard();
         Ok(())
     }

@@ -9,6 +9,7 @@ mod dynamic;
 mod exchanges;
 mod gather;
 mod scatter;
+mod spare;
 mod world;
 
 use std::sync::Arc;

@@ -69,6 +69,7 @@ pub(in crate::win) fn assemble(
         WindowKind::Dynamic => attempts::over(completing::over(table)),
         _ => table,
     };
+    let barriers = shared.as_ref().map_or(0, |shared| shared.barriers);
     Window {
         kind,
         info: *info,
@@ -89,7 +90,7 @@ pub(in crate::win) fn assemble(
             slots: Slots::new(),
             requests: RequestPool::default(),
             packed: PackedBytes::default(),
-            sync: SyncState::default(),
+            sync: SyncState::after(barriers),
             gathers: Gathers::default(),
             refused: Refused::default(),
         })),

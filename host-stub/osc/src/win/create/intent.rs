@@ -25,12 +25,14 @@ pub(in crate::win) struct Intent {
     /// The first rank with which this rank may share memory: the rank itself, or an earlier rank of
     /// its node.
     pub(in crate::win) node: u32,
+    /// The number of the segment that this rank offers from a freed window, or 0.
+    pub(in crate::win) spare: u64,
     pub(in crate::win) process: Process,
 }
 
-const MAGIC: u64 = u64::from_le_bytes(*b"WININTN3");
+const MAGIC: u64 = u64::from_le_bytes(*b"WININTN4");
 const REFUSED: u64 = 0;
-pub(in crate::win) const WORDS: usize = 9;
+pub(in crate::win) const WORDS: usize = 10;
 
 impl Intent {
     /// The bytes to send: the intent, or the reason why this rank cannot take part.
@@ -49,6 +51,7 @@ impl Intent {
                 pair(intent.node, intent.process.pid),
                 intent.process.started,
                 intent.process.space,
+                intent.spare,
             ]),
             Err(reason) => {
                 let mut bytes = bytes(&[MAGIC, REFUSED]);
@@ -95,6 +98,7 @@ impl Intent {
             node_and_pid,
             started,
             space,
+            spare,
         ] = numbers[..]
         else {
             return Err(refused(rank, format!("its intent has {} B", bytes.len())));
@@ -124,6 +128,7 @@ impl Intent {
             hooks,
             device: device as i32,
             node,
+            spare,
             process: Process {
                 pid,
                 started,
@@ -172,6 +177,7 @@ mod tests {
             hooks: 2,
             device: -1,
             node: 6,
+            spare: 10,
             process: Process {
                 pid: 7,
                 started: 8,

@@ -8,7 +8,7 @@ use crate::win::control::Control;
 use crate::win::create::assemble::{Pieces, assemble, table_for};
 use crate::win::create::intent::Intent;
 use crate::win::create::own_part::{Part, offer, own_part};
-use crate::win::create::share::{agree, are_wanted, open};
+use crate::win::create::share::{agree, are_wanted, open, spared};
 use crate::win::create::wanted::Wanted;
 use crate::win::device::neighbours::Neighbours;
 use crate::win::error::{WinResult, refused};
@@ -27,12 +27,17 @@ pub(in crate::win) fn must_share(kind: WindowKind, info: &Resolved) -> bool {
     kind == WindowKind::AllocateShared || info.table == TableChoice::Shm
 }
 
+/// Whether one segment may hold the window, if all ranks can open it.
+pub(in crate::win) fn may_share_all(info: &Resolved) -> bool {
+    matches!(info.table, TableChoice::Auto | TableChoice::Shm)
+}
+
 /// A window of which some ranks may share memory. A rank that may has `brought` nothing to the first exchange.
 pub(in crate::win) fn together(
     link: Link,
     asked: (&Wanted<'_>, &Resolved),
     ranks: (&[Intent], &[usize]),
-    brought: Option<Part>,
+    (brought, spare): (Option<Part>, Option<Shared>),
 ) -> WinResult<Window> {
     let ((wanted, info), (intents, classes)) = (asked, ranks);
     let must = must_share(wanted.kind, info);
@@ -54,10 +59,13 @@ pub(in crate::win) fn together(
         link.exchange(&[])?;
         return parted(link, asked, ranks, Ok(alone(part)));
     }
-    let opened = open(&link, wanted.kind, info, intents, classes)?;
-    let in_segment = matches!(info.table, TableChoice::Auto | TableChoice::Shm);
     let all_host = intents.iter().all(|intent| intent.device == HOST);
-    if other.is_some() || !in_segment || !all_host {
+    let is_whole = other.is_none() && may_share_all(info) && all_host;
+    if is_whole && let Some(shared) = spared(spare, (wanted.kind, info), intents) {
+        return whole(link, wanted, info, intents, shared);
+    }
+    let opened = open(&link, wanted.kind, info, intents, classes)?;
+    if !is_whole {
         let kept = opened.and_then(|shared| keep(&link, asked, classes, shared));
         return parted(link, asked, ranks, kept);
     }

@@ -20,7 +20,7 @@ use crate::base::process::Process;
 use crate::door::HOST;
 use crate::door::Members;
 use crate::win::create::intent::{Intent, classes};
-use crate::win::create::join::{joined, must_share, together};
+use crate::win::create::join::{joined, may_share_all, must_share, together};
 use crate::win::create::own_part::{Part, offer, own_part};
 use crate::win::create::share::owns;
 use crate::win::create::wanted::{Source, Wanted};
@@ -45,6 +45,10 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     let info = wanted.info.resolve(&context.defaults);
     let (node, is_alone) = place(&link, &info);
     let brought = bring(&link, (wanted, &info), is_alone);
+    let spare = match &brought {
+        Ok(None) if may_share_all(&info) && !info.huge_pages => context.spare.take(),
+        _ => None,
+    };
     let intent = brought.as_ref().map(|_| Intent {
         kind: wanted.kind,
         len: wanted.source.len() as u64,
@@ -54,6 +58,9 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
         hooks: context.hooks.count() as u32,
         device: info.device,
         node,
+        spare: spare
+            .as_ref()
+            .map_or(0, |spare| spare.segment.card().number),
         process: Process::own(),
     });
     let intent = intent.map_err(String::clone);
@@ -95,7 +102,7 @@ pub(in crate::win) fn create(members: Members, wanted: &Wanted<'_>) -> WinResult
     let (asked, ranks) = ((wanted, &info), (&intents[..], &classes[..]));
     let mut window = match brought {
         Some(part) if all_offer => joined(link, asked, ranks, None, part, &offers)?,
-        brought => together(link, asked, ranks, brought)?,
+        brought => together(link, asked, ranks, (brought, spare))?,
     };
     if intents.iter().any(|intent| intent.hooks > 0)
         && let Err(error) = hooked(&mut window, &intents)

@@ -9,6 +9,7 @@ use crate::win::kind::WindowKind;
 use crate::win::link::Link;
 use crate::win::shm::plan::Plan;
 use crate::win::shm::shared::Shared;
+use crate::win::shm::spare::serves;
 
 /// Whether a window owns memory that a segment may hold.
 pub(in crate::win) fn owns(kind: WindowKind, info: &Resolved) -> bool {
@@ -40,6 +41,32 @@ pub(in crate::win) fn are_wanted(
     owns(kind, info) && some_host && (some_share || classes.len() == 1)
 }
 
+/// Bytes of a rank's part. A rank whose memory is on a device has no part, and maps the parts of the other ranks.
+fn length(intent: &Intent) -> usize {
+    match intent.device {
+        HOST => usize::try_from(intent.len).unwrap_or(usize::MAX),
+        _ => 0,
+    }
+}
+
+fn is_contiguous(kind: WindowKind, info: &Resolved) -> bool {
+    kind == WindowKind::AllocateShared && !info.noncontiguous
+}
+
+/// The segment of an earlier window, if all ranks offer it and it has the layout of the new window. Each rank comes to the
+/// same answer.
+pub(in crate::win) fn spared(
+    spare: Option<Shared>,
+    (kind, info): (WindowKind, &Resolved),
+    intents: &[Intent],
+) -> Option<Shared> {
+    let shared = spare?;
+    let number = shared.segment.card().number;
+    let lengths: Vec<usize> = intents.iter().map(length).collect();
+    let is_offered = intents.iter().all(|intent| intent.spare == number);
+    (is_offered && serves(&shared, &lengths, is_contiguous(kind, info))).then_some(shared)
+}
+
 /// Makes the segment of each node, and opens it. Collective over the window: all ranks enter the same exchange.
 pub(in crate::win) fn open(
     link: &Link,
@@ -52,13 +79,8 @@ pub(in crate::win) fn open(
     let members: Vec<usize> = (0..link.size)
         .filter(|rank| classes[*rank] == leader)
         .collect();
-    // A rank whose memory is on a device has no part, and maps the parts of the other ranks.
-    let length = |intent: &Intent| match intent.device {
-        HOST => usize::try_from(intent.len).unwrap_or(usize::MAX),
-        _ => 0,
-    };
     let lengths: Vec<usize> = members.iter().map(|rank| length(&intents[*rank])).collect();
-    let contiguous = kind == WindowKind::AllocateShared && !info.noncontiguous;
+    let contiguous = is_contiguous(kind, info);
 
     let made = if leader == link.rank {
         make(&lengths, contiguous, info.huge_pages).map(Some)

@@ -11,6 +11,7 @@ mod locks;
 pub(super) mod plan;
 mod rma;
 pub(super) mod shared;
+pub(super) mod spare;
 pub(super) mod sync;
 mod update;
 

@@ -9,6 +9,15 @@
 openmpi_dir=target/openmpi
 openmpi_failures=0
 
+# The place of the jobs, and what differs between series; openmpi_root.sh changes these for a Debian of its own. The first is a
+# command that enters the place, the folders and files are named as the jobs see them.
+openmpi_enter=()
+openmpi_bin=$openmpi_dir/bin
+openmpi_oversubscribe=(--oversubscribe)
+openmpi_near=vader
+# Put before the names of checks.
+openmpi_label=
+
 openmpi_say() { printf '== %s\n' "$*"; }
 openmpi_die() { printf 'openmpi: %s\n' "$*" >&2; exit 1; }
 
@@ -56,6 +65,7 @@ openmpi_build() {
     openmpi_say "building for Open MPI $openmpi_version"
     MCA_BTL_OFI_SERIES=$openmpi_series build_release
     openmpi_lay_out "${CARGO_TARGET_DIR:-target}/release/libmca_btl_ofi.so" "$openmpi_dir/$openmpi_series"
+    openmpi_path=$openmpi_component:$openmpi_system
 }
 
 # openmpi_lay_out LIBRARY FOLDER: copies the library as the component btl, and links it as the component osc.
@@ -72,7 +82,7 @@ openmpi_settings() {
 
 Open MPI's windows go over the component by this setting alone, on one node and between nodes:
 
-  export OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system
+  export OMPI_MCA_mca_base_component_path=$openmpi_path
   mpirun ./your_program
 
 --mca osc_ofi_rs_verbose 1 tells which windows it serves, --mca osc_ofi_rs_priority -1 turns it off, and
@@ -89,10 +99,10 @@ openmpi_run() {
     # Over the test provider btl_ofi_same_node is off, because its operations are to be tested.
     [ "$provider" != lab ] || same_node=off
     # Open MPI starts threads before the component could set the variable that sockets needs.
-    timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none -x FI_SOCKETS_PE_WAITTIME=0 \
-        --mca mca_base_component_path "$openmpi_component:$openmpi_system" \
-        --mca osc "${OPENMPI_OSC:-rdma,sm}" --mca btl "self,${OPENMPI_BTL:-vader},ofi_rs" --mca btl_vader_single_copy_mechanism none \
-        --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
+    "${openmpi_enter[@]}" timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" "${openmpi_oversubscribe[@]}" --bind-to none \
+        -x FI_SOCKETS_PE_WAITTIME=0 --mca mca_base_component_path "$openmpi_path" --mca osc "${OPENMPI_OSC:-rdma,sm}" \
+        --mca btl "self,${OPENMPI_BTL:-$openmpi_near},ofi_rs" --mca "btl_${openmpi_near}_single_copy_mechanism" none \
+        ${OPENMPI_PML:+--mca pml "$OPENMPI_PML"} --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
 }
 
 # openmpi_hears COMMAND...: runs a command, prints its output, and stores the output in the caller's `out`; returns its
@@ -113,7 +123,7 @@ openmpi_compile() {
 
 # openmpi_check NAME COMMAND...: runs a command, keeps its output, and prints one line.
 openmpi_check() {
-    local name=$1 log status=0
+    local name=$openmpi_label$1 log status=0
     shift
     log="$openmpi_dir/$(printf %s "$name" | tr -c 'a-zA-Z0-9\n' _).log"
     local begin=$SECONDS
@@ -147,20 +157,23 @@ openmpi_run_apart() {
     local provider=$1 ranks=$2
     shift 2
     # The pretended nodes share memory, unlike real nodes.
-    OPENMPI_SAME_NODE=off OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=${OPENMPI_BTL:-vader,tcp} openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
+    OPENMPI_SAME_NODE=off OPENMPI_LIMIT=${OPENMPI_LIMIT:-300} OPENMPI_BTL=${OPENMPI_BTL:-$openmpi_near,tcp} openmpi_run "$provider" "$ranks" --host "one:$((ranks / 2)),two:$((ranks / 2))" --mca plm_rsh_agent "$openmpi_agent" \
         --mca mpi_yield_when_idle 1 --mca btl_tcp_if_include lo --mca oob_tcp_if_include lo "$@"
 }
 
-openmpi_lab() {
-    mkdir -p "$openmpi_dir/lab"
-    cp "${CARGO_TARGET_DIR:-target}/release/liblab_fi.so" "$openmpi_dir/lab/liblab-fi.so"
+# The provider for tests, in a folder that jobs see as `openmpi_lab`.
+openmpi_prepare_lab() {
+    openmpi_lab_files=$openmpi_dir/lab
+    openmpi_lab=$(pwd)/$openmpi_lab_files
+    mkdir -p "$openmpi_lab_files"
+    cp "${CARGO_TARGET_DIR:-target}/release/liblab_fi.so" "$openmpi_lab_files/liblab-fi.so"
 }
 
 openmpi_hello() {
     openmpi_build
     openmpi_compile tests/openmpi/hello_window.c
     openmpi_say "a window between two processes, over shm"
-    openmpi_run shm 2 "$openmpi_dir/bin/hello_window"
+    openmpi_run shm 2 "$openmpi_bin/hello_window"
     openmpi_settings
 }
 

@@ -12,7 +12,7 @@
 openmpi_program() {
     local provider=$1 ranks=$2 program=$3 out
     shift 3
-    openmpi_hears openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/$program" || return 1
+    openmpi_hears openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" || return 1
     # Each process prints its counts at its end; a program without operations over the component prints none.
     [ "$ranks" -eq 1 ] || grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
@@ -43,23 +43,21 @@ openmpi_table() {
         grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.0$' <<<"$out" && grep -q 'endpoint 0x[0-9a-f]* is process [0-9]*\.1$' <<<"$out"
 }
 
-# openmpi_refusal PROVIDER PART [mpirun options]: direct calls of the component's table that are refused (refusals.c).
+# openmpi_refusal PROVIDER PART [mpirun options]: direct calls of the component's table that are refused (refusals.c). 6.0
+# prefers pml/cm over some providers, which does not use BTLs: a rank without windows would not progress the component.
 openmpi_refusal() {
     local provider=$1 part=$2 out
     shift 2
-    openmpi_hears openmpi_run "$provider" 2 "$@" "$openmpi_dir/bin/refusals" "$part" || return 1
+    OPENMPI_PML=ob1 openmpi_hears openmpi_run "$provider" 2 "$@" "$openmpi_bin/refusals" "$part" || return 1
     grep -q '^refusals: ok, 2 ranks' <<<"$out"
 }
 
 openmpi_refusals() {
-    openmpi_check "a message in mode 0" openmpi_refusal shm mode
+    openmpi_check "a message in mode 0" openmpi_refusal shm mode --mca btl_ofi_mode 0
     OPENMPI_SAME_NODE=off openmpi_check "no room for long transfers" openmpi_refusal 'tcp;ofi_rxm' room --mca btl_ofi_mode 2
-}
-
-# The same over the provider for tests, which never has room.
-openmpi_refusal_lab() {
-    FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_FAULTS=seed=7,again=1000 openmpi_refusal lab release --mca btl_ofi_mode 2 \
-        -x FI_PROVIDER_PATH -x LAB_FAULTS
+    # The provider for tests never has room.
+    openmpi_check "a peer released while transfers to it wait" openmpi_refusal lab release --mca btl_ofi_mode 2 \
+        -x "FI_PROVIDER_PATH=$openmpi_lab" -x LAB_FAULTS=seed=7,again=1000
 }
 
 # The transport is opened for concurrent threads only if threads may call at once.
@@ -93,9 +91,9 @@ openmpi_counts() {
     local call=$1 kind=$2 files=$openmpi_dir/counted out limit each
     rm -rf "$files"
     mkdir -p "$files"
-    out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab
+    out=$(export FI_PROVIDER_PATH=$openmpi_lab
         OPENMPI_LIMIT=300 openmpi_run lab 2 -x FI_PROVIDER_PATH valgrind --quiet --tool=callgrind --collect-atstart=no \
-            --callgrind-out-file="$files/%p" "--toggle-collect=*entries::$call*" "$openmpi_dir/bin/counted" 2>&1) ||
+            --callgrind-out-file="$files/%p" "--toggle-collect=*entries::$call*" "$openmpi_bin/counted" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     limit=$(sed -n '/"lab"/,/}/s/^ *"'"$kind"'": \([0-9]*\).*/\1/p' benches/instructions.json)
     # Lines of cost follow the name of their object; the line after `calls=` has the cost of the
@@ -119,16 +117,26 @@ openmpi_valgrind_notices() {
     grep -q 'process_vm_writev.* points to uninitialised byte' <<<"$out" || { printf '%s\n' "$out"; return 1; }
 }
 
+# The versions of the interfaces btl and osc of Open MPI.
+openmpi_interfaces=(3.1.0 3.0.0)
+
+# openmpi_info KIND: what `ompi_info` prints of the component btl or osc.
+openmpi_info() {
+    "${openmpi_enter[@]}" env "OMPI_MCA_mca_base_component_path=$openmpi_path" ompi_info --param "$1" ofi_rs --level 9
+}
+
+# Both names lead to the same image, which reports its version under both.
 openmpi_shows_itself() {
-    OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        ompi_info --param btl ofi_rs --level 9 >"$openmpi_dir/ompi_info.txt" || return 1
-    cat "$openmpi_dir/ompi_info.txt"
-    local version
+    local out version
     version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-    grep -q "MCA btl: ofi_rs .*Component v$version" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "btl_ofi_rs_implementation.*built for Open MPI $openmpi_version" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "performance \"btl_ofi_rs_ring_operations\"" "$openmpi_dir/ompi_info.txt" &&
-        grep -q "btl_ofi_rs_provider_include.*synonym of: opal_common_ofi_provider_include" "$openmpi_dir/ompi_info.txt"
+    openmpi_hears openmpi_info btl || return 1
+    grep -q "MCA btl: ofi_rs (MCA v2.1.0, API v${openmpi_interfaces[0]}, Component v$version" <<<"$out" &&
+        grep -q "btl_ofi_rs_implementation.*built for Open MPI $openmpi_version" <<<"$out" &&
+        grep -q 'performance "btl_ofi_rs_ring_operations"' <<<"$out" &&
+        grep -q 'btl_ofi_rs_provider_include.*synonym of: opal_common_ofi_provider_include' <<<"$out" || return 1
+    openmpi_hears openmpi_info osc || return 1
+    grep -q "MCA osc: ofi_rs (MCA v2.1.0, API v${openmpi_interfaces[1]}, Component v$version" <<<"$out" &&
+        grep -q 'osc_ofi_rs_priority" (current value: "102"' <<<"$out"
 }
 
 # The commands of `./dev openmpi` and README, with one setting: this component makes the windows.
@@ -136,7 +144,7 @@ openmpi_readme() {
     local line out
     line=$(openmpi_settings | sed -n 's/^ *\(export OMPI_MCA_mca_base_component_path=.*\)/\1/p')
     [ -n "$line" ] || return 1
-    openmpi_hears bash -c "$line; timeout 60 mpirun -n 2 --oversubscribe --mca osc_ofi_rs_verbose 1 $openmpi_dir/bin/hello_window" || return 1
+    openmpi_hears bash -c "$line; timeout 60 mpirun -n 2 --oversubscribe --mca osc_ofi_rs_verbose 1 $openmpi_bin/hello_window" || return 1
     grep -q '^hello_window: ofi_rs window, put and flush' <<<"$out" && grep -q '^hello_window: ok, 2 ranks' <<<"$out"
 }
 
@@ -160,7 +168,7 @@ apt-get install -y --no-install-recommends one two' ]
 openmpi_declares() {
     local provider=$1 supported=$2 missing=$3 out declared name bit
     shift 3
-    out=$(openmpi_run "$provider" 1 --mca btl_ofi_verbose 1 "$@" "$openmpi_dir/bin/hello_window" 2>&1) ||
+    out=$(openmpi_run "$provider" 1 --mca btl_ofi_verbose 1 "$@" "$openmpi_bin/hello_window" 2>&1) ||
         { printf '%s\n' "$out"; return 1; }
     declared=$(sed -n 's/.*using .*, atomics \(0x[0-9a-f]*\);.*/\1/p' <<<"$out")
     printf '%s\ndeclared %s\n' "$out" "$declared"
@@ -179,16 +187,18 @@ openmpi_declares() {
 openmpi_lacking='*:*:0,*:*:1,*:*:6,*:*:7,*:*:9,*:4:*,*:5:*'
 
 openmpi_declares_less() {
-    FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_WITHOUT=$openmpi_lacking openmpi_declares lab 'ADD SWAP CSWAP' \
+    FI_PROVIDER_PATH=$openmpi_lab LAB_WITHOUT=$openmpi_lacking openmpi_declares lab 'ADD SWAP CSWAP' \
         'AND OR XOR MIN MAX 32BIT' -x FI_PROVIDER_PATH -x LAB_WITHOUT
 }
 
-# The standalone host's check as a job of this mpirun.
+# The standalone host's check as a job of this launcher.
+openmpi_launcher=mpirun
+openmpi_host_stub=${CARGO_TARGET_DIR:-target}/release/host-stub
 openmpi_host_stub() {
     local provider=$1 out
     shift
-    openmpi_hears timeout 200 mpirun -n 4 --oversubscribe --bind-to none "$@" "${CARGO_TARGET_DIR:-target}/release/host-stub" check \
-        --provider "$provider" || return 1
+    openmpi_hears "${openmpi_enter[@]}" timeout 200 "$openmpi_launcher" -n 4 "${openmpi_oversubscribe[@]}" --bind-to none "$@" \
+        "$openmpi_host_stub" check --provider "$provider" || return 1
     grep -q '^[1-9][0-9]* passed, 0 failed' <<<"$out"
 }
 
@@ -202,7 +212,7 @@ openmpi_hears_parameters() {
     printf '%s\n' 'opal_common_ofi_provider_exclude = udp' 'btl_ofi_peer_check_interval = 90' 'btl_ofi_eager_limit = 8192' >"$file"
     out=$(OMPI_MCA_btl_ofi_num_cq_read=7 OMPI_MCA_btl_ofi_put_limit=65536 OMPI_MCA_btl_ofi_verbose=3 OMPI_MCA_opal_common_ofi_provider_include=shm \
         OMPI_MCA_mca_base_param_files=$(pwd)/$file \
-        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
+        OMPI_MCA_mca_base_component_path=$openmpi_path \
         ompi_info --param btl ofi_rs --level 9) || return 1
     grep 'current value' <<<"$out"
     grep -q 'num_cq_read" (current value: "7", data source: environment' <<<"$out" || return 1
@@ -214,14 +224,14 @@ openmpi_hears_parameters() {
     grep -q "_provider_exclude\" (current value: \"udp\", data source: file .*$file:1" <<<"$out" || return 1
     grep -q "_peer_check_interval\" (current value: \"90\", data source: file .*$file:2" <<<"$out" || return 1
     OMPI_MCA_btl_ofi_provider_include='tcp;ofi_rxm' OMPI_MCA_opal_common_ofi_verbose=1 \
-        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system OMPI_MCA_btl=self,vader,ofi_rs \
-        openmpi_hears timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" || return 1
+        OMPI_MCA_mca_base_component_path=$openmpi_path OMPI_MCA_btl=self,vader,ofi_rs \
+        openmpi_hears timeout 60 mpirun -n 1 "$openmpi_bin/hello_window" || return 1
     grep -q "btl/ofi_rs: using tcp;ofi_rxm" <<<"$out" || return 1
     # A user who asks for the component by the list of BTLs in a file gets it, over tcp where there is no
     # fabric.
     printf '%s\n' "btl = self,vader,ofi_rs" >"$file"
     out=$(OMPI_MCA_mca_base_param_files=$(pwd)/$file OMPI_MCA_opal_common_ofi_verbose=1 \
-        OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system timeout 60 mpirun -n 1 "$openmpi_dir/bin/hello_window" 2>&1) || true
+        OMPI_MCA_mca_base_component_path=$openmpi_path timeout 60 mpirun -n 1 "$openmpi_bin/hello_window" 2>&1) || true
     printf '%s\n' "$out"
     grep -q 'using tcp;ofi_rxm on ' <<<"$out"
 }
@@ -229,8 +239,8 @@ openmpi_hears_parameters() {
 # A program whose list of BTLs does not name the component pays nothing: libfabric is not opened.
 openmpi_opens_by_name() {
     local out
-    OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --mca osc ^ofi_rs "$openmpi_dir/bin/hello_window" || return 1
+    OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_path \
+        openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --mca osc ^ofi_rs "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && ! grep -q 'provider' <<<"$out" &&
         [ "$(grep -c 'the list of BTLs does not name the component' <<<"$out")" -eq 2 ]
 }
@@ -239,7 +249,7 @@ openmpi_opens_by_name() {
 # fabric the component uses tcp.
 openmpi_honours_default_list() {
     local out
-    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_dir/bin/hello_window" || return 1
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run '' 2 --mca btl_ofi_verbose 1 "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" &&
         grep -q 'provider shm on shm: not taken: in btl_ofi_provider_exclude' <<<"$out" || return 1
     grep -q 'using tcp;ofi_rxm on ' <<<"$out"
@@ -249,7 +259,7 @@ openmpi_honours_default_list() {
 # over other components.
 openmpi_steps_aside() {
     local out
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run no-such-provider 2 "$openmpi_dir/bin/hello_window" 2>&1) || return 1
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run no-such-provider 2 "$openmpi_bin/hello_window" 2>&1) || return 1
     printf '%s\n' "$out"
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*no-such-provider' <<<"$out"
 }
@@ -261,7 +271,7 @@ openmpi_passes_over() {
     openmpi_program 'udp;ofi_rxd,sockets' 2 hello_window | tee "$openmpi_dir/passed_over.txt" || return 1
     grep -q 'provider udp;ofi_rxd on .*: not taken: it gives results of fetching atomics to the wrong operations' "$openmpi_dir/passed_over.txt" &&
         grep -q 'using sockets on' "$openmpi_dir/passed_over.txt" || return 1
-    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run 'udp;ofi_rxd' 2 "$openmpi_dir/bin/hello_window" 2>&1) || return 1
+    out=$(OPENMPI_OSC=rdma,sm,pt2pt openmpi_run 'udp;ofi_rxd' 2 "$openmpi_bin/hello_window" 2>&1) || return 1
     printf '%s\n' "$out"
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'steps aside.*udp;ofi_rxd: it gives results of fetching atomics to the wrong operations' <<<"$out"
 }
@@ -270,10 +280,10 @@ openmpi_passes_over() {
 # components.
 openmpi_names_bad_values() {
     local out
-    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_dir/bin/hello_window" || return 1
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca btl_ofi_num_cq_read 0 "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_num_cq_read.*`0`' <<<"$out" || return 1
     # A number that is too large for its type, which Open MPI refuses.
-    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca "btl_ofi_rs_rd_num" 99999999999 "$openmpi_dir/bin/hello_window" || return 1
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 --mca "btl_ofi_rs_rd_num" 99999999999 "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'btl_ofi_rd_num: Open MPI does not take its value; 1 to .*steps aside' <<<"$out"
 }
 
@@ -283,7 +293,7 @@ openmpi_refuses_series() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_series.so
     cc -shared -fPIC -o "$stand_in" tests/openmpi/other_series.c || return 1
-    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" || return 1
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && grep -q 'built for Open MPI 4\.1\.x and steps aside.*loaded by 4\.0\.3' <<<"$out"
 }
 
@@ -292,21 +302,21 @@ openmpi_refuses_configuration() {
     local out stand_in
     stand_in=$(pwd)/$openmpi_dir/bin/other_sizes.so
     cc -shared -fPIC -o "$stand_in" tests/openmpi/other_sizes.c || return 1
-    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_dir/bin/hello_window" || return 1
+    OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" &&
         grep -q 'built for another configuration of Open MPI and steps aside.*opal_convertor_t has another size' <<<"$out"
 }
 
 openmpi_program_apart() {
     local provider=$1 ranks=$2 program=$3 out
-    openmpi_hears openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_dir/bin/$program" || return 1
+    openmpi_hears openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
 # If Open MPI has no registration cache, memory is registered one by one.
 openmpi_without_cache() {
     local out
-    out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_MR_MODE=ALLOCATED
+    out=$(export FI_PROVIDER_PATH=$openmpi_lab LAB_MR_MODE=ALLOCATED
         openmpi_program lab 2 window_life -x FI_PROVIDER_PATH -x LAB_MR_MODE --mca rcache '^grdma') ||
         { printf '%s\n' "$out"; return 1; }
     printf '%s\n' "$out"
@@ -317,8 +327,8 @@ openmpi_without_cache() {
 # would show it.
 openmpi_freed_early_notices() {
     local out
-    if out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_MR_MODE=ALLOCATED
-        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_MR_MODE "$openmpi_dir/bin/freed_early" 2>&1); then return 1; fi
+    if out=$(export FI_PROVIDER_PATH=$openmpi_lab LAB_MR_MODE=ALLOCATED
+        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_MR_MODE "$openmpi_bin/freed_early" 2>&1); then return 1; fi
     printf '%s\n' "$out"
     grep -q 'Attempt to free memory that is still in use' <<<"$out"
 }
@@ -326,26 +336,24 @@ openmpi_freed_early_notices() {
 # openmpi_lab_program RANKS PROGRAM VARIABLE=VALUE...: over the provider of tests/lab-provider, shaped by variables.
 # The provider must have made faults and must not have found a mistake of its user.
 openmpi_lab_program() {
-    local ranks=$1 program=$2 lab out pass=() pair
+    local ranks=$1 program=$2 lab=$openmpi_lab_files pass=() pair
     shift 2
-    lab=$(pwd)/$openmpi_dir/lab
     rm -f "$lab/report" "$lab/stats"
-    for pair in "$@"; do pass+=(-x "${pair%%=*}"); done
-    out=$(export FI_PROVIDER_PATH=$lab LAB_REPORT=$lab/report LAB_STATS=$lab/stats "$@"
-        openmpi_program lab "$ranks" "$program" -x FI_PROVIDER_PATH -x LAB_REPORT -x LAB_STATS "${pass[@]}") ||
-        { printf '%s\n' "$out"; return 1; }
-    printf '%s\n' "$out"
+    for pair in FI_PROVIDER_PATH="$openmpi_lab" LAB_REPORT="$openmpi_lab/report" LAB_STATS="$openmpi_lab/stats" "$@"; do
+        pass+=(-x "$pair")
+    done
+    openmpi_program lab "$ranks" "$program" "${pass[@]}" || return 1
     cat "$lab/stats"
     if [ -s "$lab/report" ]; then cat "$lab/report"; return 1; fi
-    [ "$(grep -c '^end .*faults=[1-9]' "$lab/stats")" -ge 1 ]
+    grep -q '^end .*faults=[1-9]' "$lab/stats"
 }
 
 # Checks that the provider for tests would notice a registration that outlived its memory: one whose end Open MPI's
 # hooks did not see.
 openmpi_pages_notice() {
     local out
-    if out=$(export FI_PROVIDER_PATH=$(pwd)/$openmpi_dir/lab LAB_PAGES=1 LAB_MR_MODE=ALLOCATED
-        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_PAGES -x LAB_MR_MODE "$openmpi_dir/bin/window_life" --behind 2>&1); then return 1; fi
+    if out=$(export FI_PROVIDER_PATH=$openmpi_lab LAB_PAGES=1 LAB_MR_MODE=ALLOCATED
+        openmpi_run lab 2 -x FI_PROVIDER_PATH -x LAB_PAGES -x LAB_MR_MODE "$openmpi_bin/window_life" --behind 2>&1); then return 1; fi
     printf '%s\n' "$out"
     grep -q 'was given back since it was registered' <<<"$out"
 }
@@ -369,7 +377,7 @@ openmpi_refuses_headers() {
 # A peer that is killed: a failure and a message. Only a hang is ended by the limit (124).
 openmpi_survives_kill() {
     local provider=$1 out status=0 begin=$SECONDS
-    out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_dir/bin/killed_peer" 2>&1) || status=$?
+    out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 "$openmpi_bin/killed_peer" 2>&1) || status=$?
     printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) $status
     [ $status -ne 0 ] && [ $status -ne 124 ] && grep -q 'rank 1 is killed' <<<"$out" && ! grep -q 'never heard' <<<"$out"
 }
@@ -378,7 +386,7 @@ openmpi_survives_kill() {
 # 0.)
 openmpi_ends_job() {
     local provider=$1 out status=0 begin=$SECONDS
-    out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 --enable-recovery "$openmpi_dir/bin/killed_peer" 2>&1) ||
+    out=$(OPENMPI_LIMIT=50 ${OPENMPI_RUN:-openmpi_run} "$provider" 2 --enable-recovery "$openmpi_bin/killed_peer" 2>&1) ||
         status=$?
     printf '%s\nended after %d s with %d\n' "$out" $((SECONDS - begin)) $status
     [ $status -ne 124 ] && grep -q 'process 1.*ending the job' <<<"$out" && ! grep -q 'never heard' <<<"$out"
@@ -387,7 +395,7 @@ openmpi_ends_job() {
 # Several peers are killed one after the other: each is reported.
 openmpi_reports_each() {
     local provider=$1 out
-    OPENMPI_LIMIT=100 openmpi_hears openmpi_run "$provider" 4 --enable-recovery "$openmpi_dir/bin/lost_peers" || true
+    OPENMPI_PML=ob1 OPENMPI_LIMIT=100 openmpi_hears openmpi_run "$provider" 4 --enable-recovery "$openmpi_bin/lost_peers" || true
     grep -q '^lost_peers: ok, 4 ranks' <<<"$out"
 }
 
@@ -404,6 +412,11 @@ openmpi_mpi4py() {
     MPICC=mpicc CFLAGS=-O0 "$openmpi_python" -m pip install -q --no-binary mpi4py "$openmpi_dir/mpi4py-$version.tar.gz"
 }
 
+# Tests of mpi4py that no rank may skip, and tests that are left out of the whole: mpirun of 4.1 does not return from them over
+# any transport.
+openmpi_mpi4py_skips='skipped'
+openmpi_mpi4py_without=(-e test_spawn -e test_dynproc)
+
 # openmpi_mpi4py_run PROVIDER RANKS TEST...: every rank must print OK, and skip no test.
 openmpi_mpi4py_run() {
     local provider=$1 ranks=$2 tests=() name out
@@ -411,7 +424,7 @@ openmpi_mpi4py_run() {
     for name in "$@"; do tests+=(-i "$name"); done
     OPENMPI_LIMIT=1800 openmpi_hears ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -v -f "${tests[@]}" || return 1
     # Lines of several ranks may be mixed, so only texts that must not appear are searched exactly.
-    ! grep -Eq "FAILED|Traceback|skipped" <<<"$out" && grep -q 'OK' <<<"$out"
+    ! grep -Eq "FAILED|Traceback|$openmpi_mpi4py_skips" <<<"$out" && grep -q 'OK' <<<"$out"
 }
 
 # Checks that the function before would notice missing windows: without windows mpi4py skips its tests, and that must
@@ -469,8 +482,8 @@ PYTHON
 openmpi_osc_run() {
     local ranks=$1
     shift
-    OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system \
-        timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" --oversubscribe --bind-to none "$@"
+    "${openmpi_enter[@]}" env "OMPI_MCA_mca_base_component_path=$openmpi_path" timeout "${OPENMPI_LIMIT:-120}" \
+        mpirun -n "$ranks" "${openmpi_oversubscribe[@]}" --bind-to none "$@"
 }
 
 # openmpi_osc RANKS PROGRAM [mpirun options]: the program succeeds, and this component makes its
@@ -478,14 +491,14 @@ openmpi_osc_run() {
 openmpi_osc() {
     local ranks=$1 program=$2 out
     shift 2
-    openmpi_hears openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "$openmpi_dir/bin/$program" || return 1
+    openmpi_hears openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$@" "$openmpi_bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
 }
 
 # A rank is killed: calls of the others that need it return errors, and end.
 openmpi_osc_killed() {
     local out
-    openmpi_hears openmpi_osc_run 3 --enable-recovery "$openmpi_dir/bin/osc_killed" || true
+    openmpi_hears openmpi_osc_run 3 --enable-recovery "$openmpi_bin/osc_killed" || true
     [ "$(grep -c '^osc_killed: ok, rank [02] got an error' <<<"$out")" -eq 2 ]
 }
 
@@ -494,7 +507,7 @@ openmpi_osc_random() {
     local ranks=$1 seed out
     shift
     for seed in 1 2 3 4 5; do
-        out=$(openmpi_osc_run "$ranks" "$@" "$openmpi_dir/bin/osc_random" "$seed" 20 2>&1) || { printf '%s\n' "$out"; return 1; }
+        out=$(openmpi_osc_run "$ranks" "$@" "$openmpi_bin/osc_random" "$seed" 20 2>&1) || { printf '%s\n' "$out"; return 1; }
         printf '%s\n' "$out"
         grep -q "^osc_random: ok, $ranks ranks" <<<"$out" || return 1
     done
@@ -504,7 +517,7 @@ openmpi_osc_random() {
 openmpi_osc_lives() {
     local out same_node
     for same_node in auto off; do
-        out=$(openmpi_osc_run 2 --mca btl_ofi_same_node "$same_node" "$openmpi_dir/bin/osc_abuse" live 2>&1) || { printf '%s\n' "$out"; return 1; }
+        out=$(openmpi_osc_run 2 --mca btl_ofi_same_node "$same_node" "$openmpi_bin/osc_abuse" live 2>&1) || { printf '%s\n' "$out"; return 1; }
         printf '%s\n' "$out"
         grep -q '^osc_abuse: ok, 2 ranks' <<<"$out" || return 1
     done
@@ -530,7 +543,7 @@ openmpi_osc_opens_none() {
 
 # Ranks that Open MPI places on one node although they do not reach each other: one does not want memory, or memory hides it.
 openmpi_osc_hidden() {
-    local out program="$openmpi_dir/bin/osc_scopes" hidden
+    local out program="$openmpi_bin/osc_scopes" hidden
     for hidden in "-x OMPI_MCA_btl_ofi_same_node=off" "unshare --pid --fork --kill-child"; do
         # shellcheck disable=SC2086 # an option, or a program that starts another
         out=$(openmpi_osc_run 2 --mca osc_ofi_rs_verbose 1 "$program" : -n 1 $hidden "$program" 2>&1) ||
@@ -552,7 +565,7 @@ openmpi_osc_hears_parameters() {
 # 4.1 fail if the parents made no window by them before.
 openmpi_osc_spawn_without() {
     local out status=0
-    out=$(openmpi_osc_run 2 --mca osc_ofi_rs_verbose 1 "$openmpi_dir/bin/osc_spawn" without 2>&1) || status=$?
+    out=$(openmpi_osc_run 2 --mca btl_tcp_if_include lo --mca osc_ofi_rs_verbose 1 "$openmpi_bin/osc_spawn" without 2>&1) || status=$?
     printf '%s\nended with %d\n' "$out" $status
     [ $status -ne 124 ] && [ "$(grep -c 'left to other components: rank 2 does not have this component' <<<"$out")" -ge 2 ]
 }
@@ -562,34 +575,31 @@ openmpi_osc_mpi4py() {
     local ranks=$1 out
     OPENMPI_LIMIT=300 openmpi_hears openmpi_osc_run "$ranks" --mca osc_ofi_rs_verbose 1 "$openmpi_python" "$openmpi_mpi4py_tests" -v -f \
         -i test_rma -i test_rma_nb -i test_win || return 1
-    ! grep -Eq 'FAILED|Traceback|skipped' <<<"$out" && grep -q OK <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
+    ! grep -Eq "FAILED|Traceback|$openmpi_mpi4py_skips" <<<"$out" && grep -q OK <<<"$out" && grep -q 'osc/ofi_rs: serves a window' <<<"$out"
 }
 
-# Both names lead to the same image, which reports its version under both.
-openmpi_osc_shows_itself() {
-    local out version
-    version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
-    out=$(OMPI_MCA_mca_base_component_path=$openmpi_component:$openmpi_system ompi_info --param osc ofi_rs --level 9) || return 1
-    printf '%s\n' "$out"
-    grep -q "MCA osc: ofi_rs .*Component v$version" <<<"$out" && grep -q 'osc_ofi_rs_priority" (current value: "102"' <<<"$out"
+# openmpi_osc_rdma RANKS LIST VARIABLES [mpirun options]: osc/rdma serves the windows with this list of components osc, if rank 2
+# has these variables in its environment. A shell sets them, because mpirun of 5.0.7 crashes with programs separated by colons.
+openmpi_osc_rdma() {
+    local ranks=$1 list=$2 variables=$3 out
+    shift 3
+    # shellcheck disable=SC2016 # the shell of a rank expands its number
+    openmpi_hears openmpi_osc_run "$ranks" -x "OMPI_MCA_osc=$list" "$@" \
+        sh -c 'if [ "$PMIX_RANK" = 2 ]; then export $0; fi; exec "$@"' "$variables" "$openmpi_bin/osc_name" rdma || return 1
+    grep -q "^osc_name: ok, $ranks ranks" <<<"$out"
 }
 
 # The component that serves windows if some rank cannot, or nobody may: osc/rdma.
 openmpi_osc_delegates() {
-    local out name=("$openmpi_dir/bin/osc_name" rdma) none='-x OMPI_MCA_btl_ofi_provider_include=no-such-provider -x OMPI_MCA_btl_ofi_same_node=off'
-    # shellcheck disable=SC2086 # two words
-    openmpi_hears openmpi_osc_run 2 "${name[@]}" : -n 1 $none "${name[@]}" || return 1
-    grep -q '^osc_name: ok, 3 ranks' <<<"$out" &&
-        grep -q 'a window goes to rdma, because rank 2 cannot serve it: the transport could not be opened' <<<"$out" || return 1
-    openmpi_hears openmpi_osc_run 2 "${name[@]}" : -n 1 -x OMPI_MCA_osc=^ofi_rs "${name[@]}" || return 1
-    grep -q '^osc_name: ok, 3 ranks' <<<"$out" || return 1
-    out=$(openmpi_osc_run 2 --mca osc ^ofi_rs "${name[@]}" && openmpi_osc_run 2 --mca osc_ofi_rs_priority 50 "${name[@]}") || return 1
-    [ "$(grep -c '^osc_name: ok, 2 ranks' <<<"$out")" -eq 2 ]
+    local out
+    openmpi_hears openmpi_osc_rdma 3 ^sm 'OMPI_MCA_btl_ofi_provider_include=no-such-provider OMPI_MCA_btl_ofi_same_node=off' || return 1
+    grep -q 'a window goes to rdma, because rank 2 cannot serve it: the transport could not be opened' <<<"$out" || return 1
+    openmpi_osc_rdma 3 ^sm OMPI_MCA_osc=^sm,ofi_rs && openmpi_osc_rdma 2 ^sm,ofi_rs '' &&
+        openmpi_osc_rdma 2 ^sm '' --mca osc_ofi_rs_priority 10
 }
 
 openmpi_test_osc() {
     local ranks program provider
-    openmpi_check "ompi_info names the component osc" openmpi_osc_shows_itself
     for ranks in 1 2 3 4; do
         openmpi_check "osc, every call, $ranks ranks" openmpi_osc "$ranks" osc_calls
         openmpi_check "osc, threads, $ranks ranks" openmpi_osc "$ranks" osc_threads
@@ -682,7 +692,7 @@ openmpi_test() {
     local provider ranks program
     openmpi_build
     openmpi_compile_tests
-    openmpi_check "ompi_info names the component" openmpi_shows_itself
+    openmpi_check "ompi_info names the components" openmpi_shows_itself
     openmpi_check "one setting" openmpi_readme
     openmpi_check "package lists are fetched first" openmpi_fetches_lists
     openmpi_check "parameters arrive by their synonyms" openmpi_hears_parameters
@@ -702,12 +712,11 @@ openmpi_test() {
         openmpi_check "two peers killed, $provider" openmpi_reports_each "$provider"
     done
     openmpi_test_osc
-    openmpi_refusals
     openmpi_check "threads are expected where they may call" openmpi_expects_threads
     openmpi_check "loaded by another series" openmpi_refuses_series
     openmpi_check "loaded by another configuration" openmpi_refuses_configuration
-    openmpi_check "the folder of the lab provider" openmpi_lab
-    openmpi_check "a peer released while transfers to it wait" openmpi_refusal_lab
+    openmpi_prepare_lab
+    openmpi_refusals
     openmpi_check "without Open MPI's registration cache" openmpi_without_cache
     openmpi_check "memory freed early would be noticed" openmpi_freed_early_notices
     for ranks in 2 3; do
@@ -765,14 +774,13 @@ openmpi_test() {
     openmpi_end
 }
 
-# A whole job over this component, MPI_Send and collectives included. mpi4py's test_spawn and test_dynproc are left out:
-# mpirun of 4.1 does not return from them over any transport.
+# A whole job over this component, MPI_Send and collectives included.
 openmpi_test_alone() {
     local provider
     export OPENMPI_BTL=self OPENMPI_RUN=openmpi_run_two_sided
     for provider in net 'tcp;ofi_rxm' sockets shm; do
         openmpi_check "what was sent arrives without its sender, $provider" \
-            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca "btl_ofi_rs_mode" 2
+            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca btl_ofi_mode 2
     done
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "whole mpi4py over this component alone, $provider" openmpi_mpi4py_whole "$provider" 2
@@ -791,14 +799,14 @@ openmpi_test_alone() {
 openmpi_run_two_sided() {
     local provider=$1 ranks=$2
     shift 2
-    openmpi_run "$provider" "$ranks" --mca pml ob1 --mca "btl_ofi_rs_mode" 2 "$@"
+    OPENMPI_BTL=self OPENMPI_PML=ob1 openmpi_run "$provider" "$ranks" --mca btl_ofi_mode 2 "$@"
 }
 
 # Every rank must print OK. (Some tests skip themselves under Open MPI 4.1.)
 openmpi_mpi4py_whole() {
     local provider=$1 ranks=$2 out
-    OPENMPI_LIMIT=500 openmpi_hears openmpi_run_two_sided "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -f \
-        -e test_spawn -e test_dynproc || return 1
+    OPENMPI_LIMIT=1800 openmpi_hears openmpi_run_two_sided "$provider" "$ranks" "$openmpi_python" "$openmpi_mpi4py_tests" -f \
+        "${openmpi_mpi4py_without[@]}" || return 1
     ! grep -Eq "FAILED|Traceback" <<<"$out" && [ "$(grep -c '^OK' <<<"$out")" -ge 1 ]
 }
 

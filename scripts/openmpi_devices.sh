@@ -25,7 +25,7 @@ openmpi_compile_device() {
 openmpi_device() {
     local ranks=$1 program=$2 out
     shift 2
-    FAKE_CUDA_SAY=1 LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc "$ranks" "$program" -x LD_LIBRARY_PATH -x FAKE_CUDA_SAY "$@" || return 1
+    openmpi_hears openmpi_osc "$ranks" "$program" -x "LD_LIBRARY_PATH=$openmpi_driver" -x FAKE_CUDA_SAY=1 "$@" || return 1
     [ -L "$openmpi_driver/libcuda.so" ] ||
         [ "$(grep -c '^fake CUDA: [1-9].* allocations, [1-9][0-9]* copies' <<<"$out")" -eq "$ranks" ]
 }
@@ -51,7 +51,7 @@ openmpi_device_beside() {
 openmpi_device_off() {
     local out
     LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda off -x LD_LIBRARY_PATH \
-        "$openmpi_dir/bin/osc_misplaced" off || return 1
+        "$openmpi_bin/osc_misplaced" off || return 1
     grep -q '^osc_misplaced: ok, 2 ranks' <<<"$out" &&
         grep -q 'a window with memory of devices cannot be made: rank 0: device_num is 0: osc_ofi_rs_cuda is off' <<<"$out"
 }
@@ -60,7 +60,7 @@ openmpi_device_off() {
 openmpi_device_level() {
     local out
     LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_device_level 1 --mca osc_ofi_rs_verbose 1 -x LD_LIBRARY_PATH \
-        "$openmpi_dir/bin/osc_misplaced" level || return 1
+        "$openmpi_bin/osc_misplaced" level || return 1
     grep -q '^osc_misplaced: ok, 2 ranks' <<<"$out" &&
         grep -q 'put: memory of device 0 is not used at level 1 of device support; osc_ofi_rs_device_level is 1' <<<"$out"
 }
@@ -68,7 +68,7 @@ openmpi_device_level() {
 # openmpi_device_support [mpirun options]: a program finds that devices are not supported.
 openmpi_device_support() {
     local out
-    LD_LIBRARY_PATH=$openmpi_driver openmpi_hears openmpi_osc_run 2 -x LD_LIBRARY_PATH "$@" "$openmpi_dir/bin/osc_overrides" 1 || return 1
+    openmpi_hears openmpi_osc_run 2 -x "LD_LIBRARY_PATH=$openmpi_driver" "$@" "$openmpi_bin/osc_overrides" 1 || return 1
     grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
@@ -76,14 +76,14 @@ openmpi_device_support() {
 openmpi_device_absent() {
     local out
     LD_LIBRARY_PATH=$openmpi_driver openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --bind-to none -x LD_LIBRARY_PATH \
-        "$openmpi_dir/bin/osc_overrides" absent || return 1
+        "$openmpi_bin/osc_overrides" absent || return 1
     grep -q '^osc_overrides: ok, 2 ranks' <<<"$out"
 }
 
 # A message names an invalid word; other components serve the windows.
 openmpi_device_word() {
     local out
-    openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda maybe "$openmpi_dir/bin/osc_name" rdma || return 1
+    openmpi_hears openmpi_osc_run 2 --mca osc_ofi_rs_cuda maybe "$openmpi_bin/osc_name" rdma || return 1
     # shellcheck disable=SC2016 # the message has backquotes
     grep -q '^osc_name: ok, 2 ranks' <<<"$out" && grep -q 'osc_ofi_rs_cuda: `maybe` is not allowed; .*auto' <<<"$out"
 }

@@ -1,6 +1,6 @@
 //! Variables of Open MPI's variable system, and their storage.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
 
@@ -179,14 +179,15 @@ impl Variable {
         if rc != 0 || at.is_null() {
             return None;
         }
-        // SAFETY: the variable was registered with the type of `kind`, so that each arm reads the valid field.
+        // SAFETY: the variable was registered with the type of `kind`, and each arm reads this type. The storage may be aligned for
+        // it alone: an `int` of Open MPI does not have the alignment of the union.
         Some(unsafe {
             match kind {
-                Kind::Int => Value::Int((*at).intval),
-                Kind::UnsignedInt => Value::Unsigned(u64::from((*at).uintval)),
-                Kind::SizeT => Value::Unsigned((*at).sizetval as u64),
-                Kind::Bool => Value::Bool((*at).boolval),
-                Kind::String => Value::String(text((*at).stringval).into()),
+                Kind::Int => Value::Int(*at.cast::<c_int>()),
+                Kind::UnsignedInt => Value::Unsigned(u64::from(*at.cast::<c_uint>())),
+                Kind::SizeT => Value::Unsigned(*at.cast::<usize>() as u64),
+                Kind::Bool => Value::Bool(*at.cast::<bool>()),
+                Kind::String => Value::String(text(*at.cast::<*const c_char>()).into()),
                 _ => return None,
             }
         })

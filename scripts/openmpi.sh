@@ -4,7 +4,7 @@
 #   openmpi_hello         install what is missing, build, say what a user needs to set, run a hello window
 #   openmpi_calls         calls within a node or over TCP beside every other transport of Open MPI, and MPICH
 #   openmpi_programs      applications, threads, start-up: likewise, on one node and over TCP
-#   openmpi_test and openmpi_test_short are in openmpi_checks.sh, openmpi_struck in struck.sh
+#   openmpi_test and openmpi_test_short are in openmpi_checks.sh
 
 openmpi_dir=target/openmpi
 openmpi_failures=0
@@ -218,7 +218,7 @@ openmpi_programs() {
     python3 benches/openmpi/programs.py "${openmpi_options[@]}" --json "target/bench/$1.json" "$@"
 }
 
-# openmpi_command [test | short | device | struck ... | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
+# openmpi_command [test | short | device | node ... | wire ... | applications ... | threads ... | startup ...]: what `./dev openmpi` calls.
 openmpi_command() {
     case "${1:-}" in
         '') openmpi_hello ;;
@@ -234,13 +234,6 @@ openmpi_command() {
             ;;
         node | wire) openmpi_calls "$@" ;;
         applications | threads | startup) openmpi_programs "$@" ;;
-        struck)
-            shift
-            # shellcheck source=scripts/struck.sh
-            . scripts/struck.sh
-            openmpi_build
-            openmpi_struck "$@"
-            ;;
-        *) openmpi_die "unknown: $1 (nothing, test, short, device, struck, node, wire, applications, threads or startup)" ;;
+        *) openmpi_die "unknown: $1 (nothing, test, short, device, node, wire, applications, threads or startup)" ;;
     esac
 }

@@ -11,7 +11,7 @@
 //! `Devices::add_memory` its memory, and `Devices::set_overrides` its copy functions.
 
 use host_stub::device::DeviceBuffer;
-use host_stub::win::{Assertion, Datatype, Info, Layout, Op, Target, Window};
+use host_stub::win::{Assertion, Datatype, Info, Layout, Op, Window};
 use host_stub::{Job, JobOptions};
 
 /// The operand of the sum, alive as long as anything uses it.
@@ -53,18 +53,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     window.fence(Assertion::empty())?;
     // SAFETY: the buffer lives until after the epoch.
     unsafe {
-        let target = Target {
-            rank: next,
-            displacement: 0,
-            layout: &eight,
-        };
+        let target = eight.at(next, 0);
         window.put(origin, &eight, target)?;
         for to in 0..size {
-            let target = Target {
-                rank: to,
-                displacement: 8,
-                layout: &one,
-            };
+            let target = one.at(to, 8);
             window.accumulate(ONE.as_ptr(), &one, target, Op::Sum)?;
         }
     }

@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Failure, Outcome, ensure};
+use super::case::{Case, Context, Failure, Outcome, ensure};
 use super::session::{Mode, Session};
 use super::shape::Placed;
 use super::value::{Value, decode, encode};

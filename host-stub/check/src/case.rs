@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::random::Random;
 use host_stub::job::{Job, JobError};
 use host_stub::loader::TransportError;
-use host_stub::win::{Info, Layout, Target, WinError, WinResult, Window};
+use host_stub::win::{Info, WinError, WinResult, Window};
 use test_skips::Lacking;
 
 /// The reason why a test failed on this rank.
@@ -178,21 +178,6 @@ pub(super) fn verify_at(window: &Window, offset: usize, what: &str, wanted: &[u8
     let mut found = vec![0; wanted.len()];
     window.read_local(offset, &mut found)?;
     same(what, &found, wanted)
-}
-
-/// The target side of a call: a layout from a displacement of a rank's window on.
-pub(super) trait At {
-    fn at(&self, rank: usize, displacement: u64) -> Target<'_>;
-}
-
-impl At for Layout {
-    fn at(&self, rank: usize, displacement: u64) -> Target<'_> {
-        Target {
-            rank,
-            displacement,
-            layout: self,
-        }
-    }
 }
 
 /// Prints why a test, or the rest of it, is skipped in this run.

@@ -5,7 +5,7 @@ use std::slice;
 
 use plugin_api::{Datatype, Status};
 
-use super::case::{At, Case, Context, Failure, Outcome, ensure, same, say};
+use super::case::{Case, Context, Failure, Outcome, ensure, same, say};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::{Placed, SPREAD, Shape};

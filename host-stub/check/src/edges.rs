@@ -4,7 +4,7 @@
 use plugin_api::Datatype;
 
 use super::accumulates::fill_typed;
-use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::case::{Case, Context, Failure, Outcome, ensure, same};
 use super::random::Random;
 use super::session::{Mode, Session};
 use super::shape::Placed;

@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Outcome, ensure, same, verify_at};
+use super::case::{Case, Context, Outcome, ensure, same, verify_at};
 use super::session::{Buffer, Mode, Session};
 use super::shape::Placed;
 use host_stub::win::{Assertion, LockKind, Op, Window};

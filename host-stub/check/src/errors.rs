@@ -4,7 +4,7 @@
 use plugin_api::Datatype;
 
 use super::attempt::Attempt;
-use super::case::{At, Case, Context, Failure, Outcome, ensure};
+use super::case::{Case, Context, Failure, Outcome, ensure};
 use super::shape::Placed;
 use host_stub::win::{Assertion, Layout, LockKind, Op, WinError, unboxed};
 

@@ -4,7 +4,7 @@ use host_stub::win::{
     Assertion, Datatype, Info, Layout, LockKind, Op, WinError, Window, WindowKind, unboxed,
 };
 
-use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::case::{Case, Context, Failure, Outcome, ensure, same};
 
 pub(super) fn cases() -> Vec<Case> {
     vec![

@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::case::{Case, Context, Failure, Outcome, ensure, same};
 use super::memory::{Memory, addresses};
 use super::regions;
 use super::session::{Mode, Session};

@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Failure, Outcome, REGION, same};
+use super::case::{Case, Context, Failure, Outcome, REGION, same};
 use super::random::Random;
 use super::session::{Buffer, Mode, Session};
 use super::shape::{Placed, Shape};

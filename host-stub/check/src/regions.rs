@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Context, Outcome, ensure, same};
+use super::case::{Context, Outcome, ensure, same};
 use super::memory::{Memory, addresses};
 use super::shape::Placed;
 use host_stub::win::{Assertion, WinError, unboxed};

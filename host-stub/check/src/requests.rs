@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Outcome, same, verify_at};
+use super::case::{Case, Context, Outcome, same, verify_at};
 use super::session::{Mode, Session};
 use super::shape::Placed;
 use host_stub::win::{Op, Request, Target};

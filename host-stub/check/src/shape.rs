@@ -2,7 +2,6 @@
 
 use plugin_api::Datatype;
 
-use super::case::At;
 use super::random::Random;
 use host_stub::win::{Block, Layout, Target, WinResult};
 
@@ -22,16 +21,15 @@ pub(super) struct Placed {
     pub(super) places: Vec<usize>,
 }
 
-impl At for Placed {
-    fn at(&self, rank: usize, displacement: u64) -> Target<'_> {
-        self.layout.at(rank, displacement)
-    }
-}
-
 /// The extent of a random layout is at most this multiple of its number of elements.
 pub(super) const SPREAD: usize = 6;
 
 impl Placed {
+    /// The target side of a call.
+    pub(super) fn at(&self, rank: usize, displacement: u64) -> Target<'_> {
+        self.layout.at(rank, displacement)
+    }
+
     /// A random layout of `count` elements. `count` is a multiple of 12.
     pub(super) fn new(
         shape: Shape,

@@ -3,7 +3,7 @@
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Failure, Outcome, same};
+use super::case::{Case, Context, Failure, Outcome, same};
 use super::random::Random;
 use host_stub::win::{Assertion, Layout, Op, Request};
 

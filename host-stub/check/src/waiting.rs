@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use plugin_api::Datatype;
 
-use super::case::{At, Case, Context, Failure, Outcome, ensure};
+use super::case::{Case, Context, Failure, Outcome, ensure};
 use host_stub::crt::{self, AttachError, Cond, Misuse, Mode};
 use host_stub::win::{Assertion, Info, Layout, Request, TableChoice, WinError, Window};
 

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 
 use common::ranks::passes_with;
 use host_stub::crt::{CAN_YIELD, Hooks, Level, set_hooks};
-use host_stub::win::{Assertion, Custom, CustomOp, Datatype, Info, Layout, Target, Window};
+use host_stub::win::{Assertion, Custom, CustomOp, Datatype, Info, Layout, Window};
 use host_stub::{Job, JobOptions};
 use plugin_api::Status;
 
@@ -129,11 +129,7 @@ fn rank_updates_in_tasks() {
         let window = Arc::clone(&window);
         let task = move || {
             let row = Layout::contiguous(Datatype::Uint8, 8);
-            let target = Target {
-                rank: 0,
-                displacement: 17,
-                layout: &row,
-            };
+            let target = row.at(0, 17);
             let custom = Custom {
                 size: 8,
                 op: CustomOp::Combine(0),
@@ -204,11 +200,7 @@ fn puts_to_regions(tasks: u64, patience: u64) -> usize {
         let window = Arc::clone(&window);
         let task = move || {
             let row = word();
-            let target = Target {
-                rank: other,
-                displacement: theirs + 8 * number,
-                layout: &row,
-            };
+            let target = row.at(other, theirs + 8 * number);
             let request = {
                 let number = &raw const number;
                 // SAFETY: the number outlives the request.

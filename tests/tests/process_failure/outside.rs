@@ -6,7 +6,7 @@ use std::process::Command;
 use std::thread::sleep;
 use std::time::Duration;
 
-use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, TableChoice, Target, Window};
+use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, TableChoice, Window};
 use host_stub::{Comm, Job, JobOptions};
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
@@ -53,11 +53,7 @@ fn is_gone(pid: u32) -> bool {
 fn serves_on(pair: &Window, rank: usize, late: usize) {
     let row = Layout::contiguous(Datatype::Uint8, 8);
     let other = 1 - rank;
-    let target = Target {
-        rank: other,
-        displacement: 0,
-        layout: &row,
-    };
+    let target = row.at(other, 0);
     let value = [rank as u8 + 1; 8];
     if rank == late {
         sleep(LATE);

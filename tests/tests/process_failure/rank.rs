@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, Op, Target, Window};
+use host_stub::win::{Assertion, Datatype, Info, Layout, LockKind, Op, Window};
 use host_stub::{Comm, Job, JobOptions};
 use integration_tests::random::Random;
 use integration_tests::usage;
@@ -108,11 +108,7 @@ impl Rank {
             self.pause();
             let large = self.random.below(4) == 0;
             let layout = Layout::contiguous(Datatype::Uint8, if large { SIZE / 2 } else { 8 });
-            let target = Target {
-                rank,
-                displacement: 64,
-                layout: &layout,
-            };
+            let target = layout.at(rank, 64);
             let half = self.buffer.as_mut_ptr();
             // SAFETY: the buffer lives to the end of the process; only operations write its halves,
             // and no code reads them.

@@ -2,7 +2,7 @@
 
 use plugin_api::Datatype;
 
-use super::super::case::{At, Case, Context, Outcome, ensure, same};
+use super::super::case::{Case, Context, Outcome, ensure, same};
 use super::super::random::Random;
 use super::model::Call;
 use super::ops::operations;

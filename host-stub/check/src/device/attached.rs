@@ -6,7 +6,7 @@ use std::sync::Arc;
 use plugin_api::Datatype;
 
 use super::started::{To, free, one_by_one, served};
-use crate::case::{At, Context, Failure, Outcome, ensure};
+use crate::case::{Context, Failure, Outcome, ensure};
 use host_stub::device::{CommandKind, Level, Ring};
 use host_stub::win::{Assertion, Layout, Proxy, Window};
 

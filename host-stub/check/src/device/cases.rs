@@ -7,7 +7,7 @@ use plugin_api::{Datatype, HmemInfo, IoVec, hmem_iface};
 
 use super::{attached, collectives, garbage, mistakes, one_rank, scattered, started, under_way};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{At, Case, Context, Outcome, ensure, same, say, verify_at};
+use crate::case::{Case, Context, Outcome, ensure, same, say, verify_at};
 use host_stub::device::{HOST, decode_location};
 use host_stub::win::{Assertion, Info, Layout, Window};
 

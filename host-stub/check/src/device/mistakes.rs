@@ -4,7 +4,7 @@ use plugin_api::{Datatype, HmemInfo, Status, hmem_iface};
 
 use super::cases::{at, bytes};
 use crate::buffer::{DEVICE, DeviceBuffer};
-use crate::case::{At, Context, Outcome, ensure, same, say, verify_at};
+use crate::case::{Context, Outcome, ensure, same, say, verify_at};
 use host_stub::device::{HOST, PretendedMemory};
 use host_stub::win::{Assertion, Info, Layout, Op, WinError, Window, unboxed};
 

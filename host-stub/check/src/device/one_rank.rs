@@ -4,7 +4,7 @@ use plugin_api::Datatype;
 
 use super::cases::bytes;
 use crate::buffer::DEVICE;
-use crate::case::{At, Context, Outcome, ensure, same};
+use crate::case::{Context, Outcome, ensure, same};
 use host_stub::device::HOST;
 use host_stub::win::{Assertion, Info, Op, Window};
 

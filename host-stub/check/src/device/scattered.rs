@@ -3,7 +3,7 @@
 use plugin_api::Datatype;
 
 use crate::buffer::DeviceBuffer;
-use crate::case::{At, Context, Outcome, ensure, same};
+use crate::case::{Context, Outcome, ensure, same};
 use host_stub::device::DeviceError;
 use host_stub::win::{Assertion, Layout, Op, Run, WinError, unboxed};
 

@@ -6,7 +6,7 @@ use std::thread::{Scope, ScopedJoinHandle};
 use plugin_api::Datatype;
 
 use crate::buffer::DeviceBuffer;
-use crate::case::{At, Context, Failure, Outcome, ensure, same};
+use crate::case::{Context, Failure, Outcome, ensure, same};
 use host_stub::device::{Command, CommandKind, Completion, Level, Ring};
 use host_stub::win::{Assertion, Layout, Op, Proxy, Window};
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use plugin_api::{Datatype, HmemInfo, ModuleFlags, hmem_iface};
 
 use crate::buffer::DeviceBuffer;
-use crate::case::{At, Context, Outcome, ensure, same, say};
+use crate::case::{Context, Outcome, ensure, same, say};
 use host_stub::device::PretendedMemory;
 use host_stub::win::{Assertion, Layout, Op, WinError, Window, unboxed};
 

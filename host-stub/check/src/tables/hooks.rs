@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use plugin_api::Datatype;
 
-use super::super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
 use super::neighbours::Neighbours;
 use host_stub::win::{
     Assertion, Info, Layout, NewWindow, RmaTable, Transfer, WinError, WinResult, Window, WindowHook,

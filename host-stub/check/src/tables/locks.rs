@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use plugin_api::Datatype;
 
-use super::super::case::{At, Case, Context, Outcome, ensure};
+use super::super::case::{Case, Context, Outcome, ensure};
 use host_stub::win::{Assertion, Info, Layout, LockKind, Op, TableChoice, WinResult, Window};
 
 pub(super) fn cases() -> Vec<Case> {

@@ -3,7 +3,7 @@
 
 use plugin_api::Datatype;
 
-use super::super::case::{At, Case, Context, Failure, Outcome, ensure, same};
+use super::super::case::{Case, Context, Failure, Outcome, ensure, same};
 use super::limits::{limited, without_descriptors};
 use super::neighbours::Neighbours;
 use host_stub::win::{

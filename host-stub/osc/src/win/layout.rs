@@ -5,6 +5,7 @@ use std::sync::Arc;
 use plugin_api::Datatype;
 
 use super::error::{WinError, WinResult};
+use super::op::Target;
 use super::pieces::Cursor;
 
 /// A run of elements.
@@ -64,6 +65,16 @@ const TOO_LARGE: WinError = WinError::InvalidLayout {
 };
 
 impl Layout {
+    /// The target side of a call: this layout at a rank, from a displacement on.
+    #[inline]
+    pub const fn at(&self, rank: usize, displacement: u64) -> Target<'_> {
+        Target {
+            rank,
+            displacement,
+            layout: self,
+        }
+    }
+
     /// `count` elements, one after the other.
     #[inline]
     pub const fn contiguous(datatype: Datatype, count: usize) -> Layout {

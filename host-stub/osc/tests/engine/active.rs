@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use osc_engine::door::Group;
-use osc_engine::win::{Assertion, Target, Window};
+use osc_engine::win::{Assertion, Window};
 
 use super::world::{Carried, World, on_ranks, on_world};
 use super::{NONE, allocate, one, own};
@@ -14,11 +14,7 @@ use super::{NONE, allocate, one, own};
 /// The value stays until the end of the epoch.
 unsafe fn put_first(window: &Window, value: &u64, rank: usize) {
     let layout = one();
-    let target = Target {
-        rank,
-        displacement: 0,
-        layout: &layout,
-    };
+    let target = layout.at(rank, 0);
     // SAFETY: the caller guarantees the same conditions.
     unsafe { window.put(std::ptr::from_ref(value).cast(), &layout, target) }.unwrap();
 }
@@ -83,11 +79,7 @@ fn complete_waits_for_fetched_bytes() {
         window.post(&[other], NONE).unwrap();
         window.start(&[other], NONE).unwrap();
         let mut to = 0u64;
-        let target = Target {
-            rank: other,
-            displacement: 0,
-            layout: &layout,
-        };
+        let target = layout.at(other, 0);
         // SAFETY: the place stays until the completion.
         unsafe { window.get(std::ptr::from_mut(&mut to).cast(), &layout, target) }.unwrap();
         window.complete().unwrap();

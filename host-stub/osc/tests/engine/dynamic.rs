@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use osc_engine::door::Group;
-use osc_engine::win::{Assertion, Datatype, Layout, Target, WinError, Window, unboxed};
+use osc_engine::win::{Assertion, Datatype, Layout, WinError, Window, unboxed};
 
 use super::world::{Carried, LONGEST, Rank, World, on_ranks, on_world};
 use super::{NONE, get, members, one, put};
@@ -16,14 +16,6 @@ const ALL: [Carried; 4] = [
     Carried::Refused,
     Carried::AtOnce,
 ];
-
-fn at(rank: usize, displacement: u64, layout: &Layout) -> Target<'_> {
-    Target {
-        rank,
-        displacement,
-        layout,
-    }
-}
 
 /// Sends an address to every rank, and returns the addresses of all.
 fn addresses(rank: &Rank, mine: u64) -> Vec<u64> {
@@ -63,7 +55,7 @@ fn puts_and_gets_that_targets_check_ask_for_nothing() {
                         1 + asks
                     );
                     let mut get_long = || {
-                        let target = at(1, there, &bytes);
+                        let target = bytes.at(1, there);
                         // SAFETY: the place stays until the flush.
                         unsafe { window.get(long.as_mut_ptr(), &bytes, target) }.unwrap();
                         window.flush(1).unwrap();
@@ -170,7 +162,7 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
                 // Even rounds put to one rank, odd rounds read the value there.
                 let to = other(round / 2);
                 for slot in 0..Slots::COUNT {
-                    let target = at(to, word(to, slot), &layout);
+                    let target = layout.at(to, word(to, slot));
                     // SAFETY: the places stay, and are not accessed, until the completing call.
                     unsafe {
                         if round % 2 == 0 {
@@ -257,7 +249,7 @@ fn a_flush_repeats_what_was_refused_to_another_thread() {
                     let issue = move || {
                         // SAFETY: the values stay until the flush below.
                         unsafe {
-                            window.put(values[1..].as_ptr().cast(), layout, at(1, there, layout))
+                            window.put(values[1..].as_ptr().cast(), layout, layout.at(1, there))
                         }
                         .unwrap();
                     };
@@ -279,7 +271,7 @@ fn what_was_refused_is_divided_where_regions_end() {
     for (puts, seed) in (1..=8).flat_map(|seed| [(true, seed), (false, seed)]) {
         let work = |window: &Window, there: u64| {
             let (layout, mut words) = (Layout::contiguous(Datatype::Uint64, 3), [8u64, 9, 10]);
-            let (buffer, target) = (words.as_mut_ptr().cast::<u8>(), at(1, there, &layout));
+            let (buffer, target) = (words.as_mut_ptr().cast::<u8>(), layout.at(1, there));
             // SAFETY: the words stay until the flush.
             let issued = unsafe {
                 match puts {
@@ -302,7 +294,7 @@ fn refused_operations_of_an_epoch_that_failed_are_given_up() {
     let work = |window: &Window, there: u64| {
         let (layout, value) = (one(), [9u64]);
         // SAFETY: the value stays until nothing is under way.
-        unsafe { window.put(value.as_ptr().cast(), &layout, at(1, there, &layout)) }.unwrap();
+        unsafe { window.put(value.as_ptr().cast(), &layout, layout.at(1, there)) }.unwrap();
         window.wait_idle(None);
         let failed = window.flush(1);
         assert!(
@@ -339,11 +331,7 @@ fn detached_memory_is_reached_by_nobody() {
         rank.allgather(&[]).unwrap();
         window.lock_all(NONE).unwrap();
         let (layout, mut to) = (one(), [0u64]);
-        let target = Target {
-            rank: other,
-            displacement: addresses[other],
-            layout: &layout,
-        };
+        let target = layout.at(other, addresses[other]);
         // SAFETY: the place stays until the flush.
         let refused = unsafe { window.get(to.as_mut_ptr().cast(), &layout, target) };
         let refused = refused.and_then(|()| window.flush(other));
@@ -382,11 +370,7 @@ fn an_epoch_of_64_puts_reads_once_what_is_attached() {
             let puts = |to: usize, at: u64| {
                 let before = world.begun.load(Ordering::Relaxed);
                 for word in 0..64 {
-                    let target = Target {
-                        rank: to,
-                        displacement: at + 8 * word,
-                        layout: &layout,
-                    };
+                    let target = layout.at(to, at + 8 * word);
                     // SAFETY: the value stays until the flush.
                     unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
                 }
@@ -426,11 +410,7 @@ fn memory_that_is_attached_again_is_found() {
             unsafe { window.attach(base, 32) }.unwrap();
             let there = addresses(rank, base as u64)[1];
             let layout = one();
-            let target = Target {
-                rank: 1,
-                displacement: there,
-                layout: &layout,
-            };
+            let target = layout.at(1, there);
             let (mut found, value) = ([0u64], [9u64]);
             if rank.rank() == 0 {
                 window.lock_all(NONE).unwrap();

@@ -4,18 +4,14 @@
 use std::sync::atomic::Ordering;
 
 use osc_engine::door::Group;
-use osc_engine::win::{Assertion, Datatype, Layout, Op, Target, Window};
+use osc_engine::win::{Assertion, Datatype, Layout, Op, Window};
 
 use super::world::{Carried, World, on_world};
 use super::{NONE, allocate, get, members, one, own};
 
 fn accumulate(window: &Window, value: &u64, rank: usize, at: u64, op: Op) {
     let layout = one();
-    let target = Target {
-        rank,
-        displacement: at,
-        layout: &layout,
-    };
+    let target = layout.at(rank, at);
     // SAFETY: the caller keeps the value until a flush.
     unsafe { window.accumulate(std::ptr::from_ref(value).cast(), &layout, target, op) }.unwrap();
 }
@@ -138,11 +134,7 @@ fn all_ways_stay_in_order() {
                                 .unwrap();
                         }
                         _ => {
-                            let target = Target {
-                                rank: 1,
-                                displacement: 0,
-                                layout: &eight,
-                            };
+                            let target = eight.at(1, 0);
                             let from = block.as_ptr().cast();
                             window.accumulate(from, &eight, target, Op::Sum).unwrap();
                         }

@@ -13,14 +13,6 @@ use super::{NONE, allocate, members, one};
 /// Words of a window.
 const WORDS: usize = 64;
 
-fn target(layout: &Layout, displacement: u64) -> Target<'_> {
-    Target {
-        rank: 1,
-        displacement,
-        layout,
-    }
-}
-
 /// Puts elements and waits for nothing.
 fn put(window: &Window, from: &[u64], layout: &Layout, to: Target<'_>) {
     // SAFETY: the caller keeps the elements until a flush.
@@ -44,15 +36,15 @@ fn a_column_is_one_command() {
     let values: [u64; WORDS] = std::array::from_fn(|i| 100 + i as u64);
     let work = |window: &Window, world: &World| {
         let before = begun(world);
-        put(window, &values, &row, target(&column, 0));
-        put(window, &values, &column, target(&column, 1));
-        put(window, &values, &column, target(&row, 48));
+        put(window, &values, &row, column.at(1, 0));
+        put(window, &values, &column, column.at(1, 1));
+        put(window, &values, &column, row.at(1, 48));
         assert_eq!(begun(world) - before, 3);
         window.flush(1).unwrap();
         let (mut packed, mut apart) = ([0; 16], [7; WORDS]);
-        get(window, &mut packed, &row, target(&column, 1));
-        get(window, &mut apart, &column, target(&column, 0));
-        get(window, &mut apart[1..], &column, target(&row, 0));
+        get(window, &mut packed, &row, column.at(1, 1));
+        get(window, &mut apart, &column, column.at(1, 0));
+        get(window, &mut apart[1..], &column, row.at(1, 0));
         assert_eq!(begun(world) - before, 6);
         window.flush(1).unwrap();
         for i in 0..12 {
@@ -88,10 +80,10 @@ fn what_is_larger_goes_in_several_commands() {
             let row = Layout::contiguous(Datatype::Uint64, COUNT);
             let values: Vec<u64> = (0..COUNT).map(|i| i as u64 * 3).collect();
             let before = begun(&world);
-            put(&window, &values, &row, target(&every, 0));
+            put(&window, &values, &row, every.at(1, 0));
             window.flush(1).unwrap();
             let mut apart = vec![7; 2 * COUNT];
-            get(&window, &mut apart, &every, target(&every, 0));
+            get(&window, &mut apart, &every, every.at(1, 0));
             window.flush(1).unwrap();
             // 32 KiB each, and 3952 bytes of a command.
             assert_eq!(begun(&world) - before, 2 * 9);
@@ -112,7 +104,7 @@ fn what_is_put_is_copied() {
     let row = Layout::contiguous(Datatype::Uint64, 16);
     let work = |window: &Window, _: &World| {
         let mut values = [5; 16];
-        put(window, &values, &row, target(&column, 0));
+        put(window, &values, &row, column.at(1, 0));
         values.fill(9);
         std::hint::black_box(&mut values);
         window.flush(1).unwrap();
@@ -135,9 +127,9 @@ fn long_runs_go_by_themselves() {
                 let apart = Layout::strided(Datatype::Uint64, 4, words, 2 * words).unwrap();
                 let mut values = vec![1; 4 * words];
                 let before = begun(&world);
-                put(&window, &values, &row, target(&apart, 0));
+                put(&window, &values, &row, apart.at(1, 0));
                 window.flush(1).unwrap();
-                get(&window, &mut values, &row, target(&apart, 0));
+                get(&window, &mut values, &row, apart.at(1, 0));
                 window.flush(1).unwrap();
                 assert_eq!(begun(&world) - before, puts + gets, "{words} words");
             }
@@ -171,11 +163,11 @@ fn a_long_run_behind_short_ones_goes_by_itself() {
             let apart = Layout::indexed(Datatype::Uint64, &blocks).unwrap();
             let row = Layout::contiguous(Datatype::Uint64, SHORT + LONG);
             let values: Vec<u64> = (1..).take(SHORT + LONG).collect();
-            put(&window, &values, &row, target(&apart, 0));
+            put(&window, &values, &row, apart.at(1, 0));
             window.flush(1).unwrap();
             let (mut packed, mut there) = (vec![0; SHORT + LONG], vec![0; END + LONG]);
-            get(&window, &mut packed, &row, target(&apart, 0));
-            get(&window, &mut there, &apart, target(&apart, 0));
+            get(&window, &mut packed, &row, apart.at(1, 0));
+            get(&window, &mut there, &apart, apart.at(1, 0));
             window.flush(1).unwrap();
             assert_eq!(packed, values);
             let short = (0..SHORT).map(|i| there[i * i]);
@@ -198,11 +190,11 @@ fn where_they_are_refused_each_run_goes_by_itself() {
     let work = |window: &Window, world: &World| {
         let before = begun(world);
         for _ in 0..3 {
-            put(window, &values, &row, target(&column, 0));
+            put(window, &values, &row, column.at(1, 0));
         }
         let mut found = [0; WORDS];
         window.flush(1).unwrap();
-        get(window, &mut found, &column, target(&column, 0));
+        get(window, &mut found, &column, column.at(1, 0));
         window.flush(1).unwrap();
         assert_eq!(begun(world) - before, 64);
         assert_eq!(world.refused.load(Ordering::Relaxed), 1);
@@ -230,12 +222,12 @@ fn a_dynamic_window_asks_each_time() {
                 let row = Layout::contiguous(Datatype::Uint64, 16);
                 window.lock_all(NONE).unwrap();
                 // The first one reads what is attached.
-                put(&window, &[0], &one(), target(&one(), there));
+                put(&window, &[0], &one(), one().at(1, there));
                 window.flush(1).unwrap();
                 let versions = 2;
                 let before = begun(&world);
                 for value in [1, 2] {
-                    put(&window, &[value; 16], &row, target(&column, there));
+                    put(&window, &[value; 16], &row, column.at(1, there));
                     window.flush(1).unwrap();
                 }
                 assert_eq!(begun(&world) - before, transfers + versions);
@@ -345,9 +337,9 @@ fn layouts_against_a_model() {
                             }
                         }
                     }
-                    let to = target(&remote, at as u64);
+                    let to = remote.at(1, at as u64);
                     let (one, sum) = (one(), round);
-                    let last = target(&one, BYTES as u64);
+                    let last = one.at(1, BYTES as u64);
                     let place = buffer.as_mut_ptr();
                     // SAFETY: the buffers stay until the flush.
                     unsafe {
@@ -374,7 +366,7 @@ fn layouts_against_a_model() {
                 let mut found = vec![0u8; BYTES + 8];
                 let all = Layout::contiguous(Datatype::Uint8, BYTES + 8);
                 // SAFETY: the buffer stays until the flush.
-                unsafe { window.get(found.as_mut_ptr(), &all, target(&all, 0)) }.unwrap();
+                unsafe { window.get(found.as_mut_ptr(), &all, all.at(1, 0)) }.unwrap();
                 window.flush(1).unwrap();
                 assert_eq!(found[..BYTES], model, "seed {seed}");
                 assert_eq!(found[BYTES..], (2 * 59u64).to_ne_bytes(), "seed {seed}");
@@ -404,8 +396,8 @@ fn a_lost_rank() {
         let column = Layout::strided(Datatype::Uint64, 16, 1, 4).unwrap();
         let mut found = [7; WORDS];
         window.lock_all(Assertion::NOCHECK).unwrap();
-        get(&window, &mut found, &column, target(&column, 0));
-        put(&window, &[1; WORDS], &column, target(&column, 0));
+        get(&window, &mut found, &column, column.at(1, 0));
+        put(&window, &[1; WORDS], &column, column.at(1, 0));
         assert!(window.flush(1).is_err());
         window.wait_idle(None);
         assert_eq!(found, [7; WORDS]);

@@ -9,21 +9,23 @@
 
 mod common;
 
-use common::{Finished, c_plugin, finish, host_stub};
+use common::host_stub;
+use integration_tests::fixtures::c_plugin;
+use integration_tests::process::{self, Outcome};
 use serde_json::Value;
 
 /// A short run over the C plugin, from 1 to 64 bytes.
-fn run(more: &[&str]) -> Finished {
+fn run(more: &[&str]) -> Outcome {
     let mut command = host_stub(["bench", "put", "--np", "2", "--seconds", "0.2"]);
     command.args(["--max-size", "64", "--plugin"]);
-    finish(command.arg(c_plugin(None)).args(more))
+    process::run(command.arg(c_plugin("")).args(more))
 }
 
 #[test]
 fn figures_have_their_spread() {
     let run = run(&["--json"]);
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let printed: Value = serde_json::from_str(&run.stdout()).unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let printed: Value = serde_json::from_str(&run.stdout).unwrap();
     let rows = printed["rows"].as_array().unwrap();
     let sizes: Vec<_> = rows
         .iter()
@@ -44,8 +46,8 @@ fn figures_have_their_spread() {
 fn a_window_gets_the_table_that_is_asked_for() {
     for table in ["shm", "mixed", "btl"] {
         let run = run(&["--json", "--table", table]);
-        assert_eq!(run.code(), Some(0), "{}", run.stderr());
-        let printed: Value = serde_json::from_str(&run.stdout()).unwrap();
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        let printed: Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!(printed["table"], table);
     }
 }
@@ -53,19 +55,19 @@ fn a_window_gets_the_table_that_is_asked_for() {
 #[test]
 fn a_line_for_each_size_below_the_head() {
     let run = run(&[]);
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    assert_eq!(run.stdout().lines().count(), 2 + 7, "{}", run.stdout());
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    assert_eq!(run.stdout.lines().count(), 2 + 7, "{}", run.stdout);
 }
 
 /// Only sizes of two and more runs are measured.
 #[test]
 fn runs_of_puts_and_gets() {
     let puts = run(&["--run", "16"]);
-    assert_eq!(puts.code(), Some(0), "{}", puts.stderr());
-    assert_eq!(puts.stdout().lines().count(), 2 + 2, "{}", puts.stdout());
+    assert_eq!(puts.status.code(), Some(0), "{}", puts.stderr);
+    assert_eq!(puts.stdout.lines().count(), 2 + 2, "{}", puts.stdout);
     let mut command = host_stub(["bench", "acc", "--np", "2", "--run", "8", "--plugin"]);
-    let refused = finish(command.arg(c_plugin(None)));
-    assert_eq!(refused.code(), Some(2), "{}", refused.stderr());
+    let refused = process::run(command.arg(c_plugin("")));
+    assert_eq!(refused.status.code(), Some(2), "{}", refused.stderr);
 }
 
 /// A rank's copies to itself say nothing about a transport.
@@ -73,9 +75,9 @@ fn runs_of_puts_and_gets() {
 fn one_rank_is_refused() {
     for ranks in [&["--np", "1"][..], &[]] {
         let mut command = host_stub(["bench", "put", "--plugin"]);
-        let run = finish(command.arg(c_plugin(None)).args(ranks));
-        assert_eq!(run.code(), Some(2), "{}", run.stderr());
-        let said = run.stderr();
+        let run = process::run(command.arg(c_plugin("")).args(ranks));
+        assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
+        let said = run.stderr;
         assert!(said.contains("bench put: wanted two ranks"), "{said}");
         assert!(said.contains("--np 2"), "{said}");
     }

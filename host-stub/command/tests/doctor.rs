@@ -13,8 +13,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Place, finish, host_stub};
+use common::{Place, host_stub};
 use host_stub::device::cuda_devices;
+use integration_tests::process;
 use serde_json::Value;
 
 /// An `ompi_info` of this version, with these folders of components, this list of components for windows, and further lines on its output and
@@ -63,8 +64,8 @@ fn doctor(place: &Path, arguments: &[&str]) -> Command {
 
 /// The findings about a subject: verdict, text, lines to paste.
 fn findings(command: &mut Command, subject: &str) -> Vec<(String, String, String)> {
-    let run = finish(command.arg("--json"));
-    let all: Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    let run = process::run(command.arg("--json"));
+    let all: Value = serde_json::from_str(&run.stdout).expect("JSON");
     let text = |value: &Value| value.as_str().expect("text").to_owned();
     all.as_array()
         .expect("a list")
@@ -254,14 +255,14 @@ fn without_open_mpi_and_without_a_home_it_goes_on() {
 #[test]
 fn a_plugin_that_cannot_be_loaded_is_a_problem_and_the_rest_is_shown() {
     let place = Place::new("doctor-plugin");
-    let run = finish(&mut doctor(&place.0, &[]));
-    assert_eq!(run.code(), Some(1), "{}{}", run.stdout(), run.stderr());
+    let run = process::run(&mut doctor(&place.0, &[]));
+    assert_eq!(run.status.code(), Some(1), "{}{}", run.stdout, run.stderr);
     for part in [
         "PROBLEM  providers",
         "/nowhere/plugin.so",
         "/dev/shm",
         "memlock",
     ] {
-        assert!(run.stdout().contains(part), "{part} in {}", run.stdout());
+        assert!(run.stdout.contains(part), "{part} in {}", run.stdout);
     }
 }

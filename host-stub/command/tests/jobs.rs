@@ -15,24 +15,26 @@ use std::os::fd::FromRawFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use common::WaitedFor;
 use common::ranks::run_with;
-use common::{Finished, WaitedFor, c_plugin};
 use host_stub::bootstrap::local::{RANK_ENV, SOCKET_ENV};
 use host_stub::bootstrap::protocol::Request;
 use host_stub::loader::UNREPORTED;
 use host_stub::{Job, JobOptions};
+use integration_tests::fixtures::c_plugin;
+use integration_tests::process::Outcome;
 use plugin_api::Access;
 
 /// Longer than a run may take.
 const LONG: Duration = Duration::from_secs(1000);
 
 /// Runs a `rank_` function as a job.
-fn job(ranks: u32, body: &str) -> Finished {
+fn job(ranks: u32, body: &str) -> Outcome {
     job_with(ranks, body, &[])
 }
 
-fn job_with(ranks: u32, body: &str, arguments: &[&str]) -> Finished {
-    run_with(&c_plugin(None), ranks, body, &[], arguments)
+fn job_with(ranks: u32, body: &str, arguments: &[&str]) -> Outcome {
+    run_with(&c_plugin(""), ranks, body, &[], arguments)
 }
 
 fn own_rank() -> u32 {
@@ -47,8 +49,8 @@ fn a_removed_parameter_is_refused_with_what_to_use_instead() {
     const REFUSAL: &str = "parameter host_coll_hierarchy, set by an explicit setting, was removed: collectives over several \
          nodes have no stages";
     let run = job_with(2, "rank_exchanges", &["--mca", "host_coll_hierarchy", "0"]);
-    assert_eq!(run.code(), Some(2), "{}{}", run.stdout(), run.stderr());
-    assert!(run.stderr().contains(REFUSAL), "{}", run.stderr());
+    assert_eq!(run.status.code(), Some(2), "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains(REFUSAL), "{}", run.stderr);
     // Ranks refuse this plugin under other launchers.
     let mut options = JobOptions::default();
     options
@@ -61,8 +63,8 @@ fn a_removed_parameter_is_refused_with_what_to_use_instead() {
 #[test]
 fn ranks_exchange_and_write_to_each_other() {
     let run = job(4, "rank_exchanges");
-    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
-    assert_eq!(run.stdout().matches("exchanged").count(), 4);
+    assert_eq!(run.status.code(), Some(0), "{}{}", run.stdout, run.stderr);
+    assert_eq!(run.stdout.matches("exchanged").count(), 4);
 }
 
 #[test]
@@ -132,7 +134,7 @@ fn rank_exchanges() {
 #[test]
 fn whoever_waits_makes_progress() {
     let run = job(2, "rank_waits");
-    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.status.code(), Some(0), "{}{}", run.stdout, run.stderr);
 }
 
 #[test]
@@ -153,7 +155,7 @@ fn rank_waits() {
 #[test]
 fn a_process_may_join_again_after_leaving() {
     let run = job(2, "rank_joins_twice");
-    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+    assert_eq!(run.status.code(), Some(0), "{}{}", run.stdout, run.stderr);
 }
 
 #[test]
@@ -167,9 +169,9 @@ fn rank_joins_twice() {
 }
 
 /// Checks that a job ended early, in time, with a code and a message.
-fn came_apart(run: &Finished, code: i32, words: &[&str]) {
-    let stderr = run.stderr();
-    assert_eq!(run.code(), Some(code), "{}{stderr}", run.stdout());
+fn came_apart(run: &Outcome, code: i32, words: &[&str]) {
+    let stderr = &run.stderr;
+    assert_eq!(run.status.code(), Some(code), "{}{stderr}", run.stdout);
     for word in words {
         assert!(stderr.contains(word), "wanted `{word}` in: {stderr}");
     }
@@ -245,7 +247,7 @@ fn rank_drops_out() {
 fn with_recovery_nobody_waits_for_a_rank_without_a_connection() {
     let run = job_with(2, "rank_is_cut_off", &["--enable-recovery"]);
     came_apart(&run, 5, &["rank 1", "closed its connection"]);
-    assert!(run.stdout().contains("told of it"), "{}", run.stdout());
+    assert!(run.stdout.contains("told of it"), "{}", run.stdout);
 }
 
 #[test]

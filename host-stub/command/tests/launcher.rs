@@ -14,7 +14,8 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Finished, HOST_STUB, Killed, Place, eventually, finish, host_stub, lives};
+use common::{HOST_STUB, Killed, Place, eventually, host_stub, lives};
+use integration_tests::process::{self, Outcome};
 
 /// `await N` in a rank's script: waits until N processes have written their numbers.
 const AWAIT: &str = r#"await() {
@@ -38,8 +39,8 @@ fn launch_with(options: &[&str], place: &Place, ranks: u32, script: &str) -> Com
     command
 }
 
-fn run(place: &Place, ranks: u32, script: &str) -> Finished {
-    finish(&mut launch(place, ranks, script))
+fn run(place: &Place, ranks: u32, script: &str) -> Outcome {
+    process::run(&mut launch(place, ranks, script))
 }
 
 /// The process numbers that ranks wrote to files, once there are `count`.
@@ -79,11 +80,11 @@ const FAMILY: &str = r#"
 fn ranks_learn_who_they_are_and_end_well() {
     let place = Place::new("well");
     let run = run(&place, 3, "echo $HOST_STUB_RANK/$HOST_STUB_SIZE");
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["0/3", "1/3", "2/3"]);
-    assert_eq!(run.stderr(), "");
+    assert_eq!(run.stderr, "");
 }
 
 #[test]
@@ -96,9 +97,9 @@ fn settings_travel_to_the_ranks() {
         &["--mca", "c", "x y"],
     ];
     let script = "echo \"$HOST_STUB_MCA\"";
-    let run = finish(&mut launch_with(&options.concat(), &place, 1, script));
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let pairs: Vec<(String, String)> = serde_json::from_str(&run.stdout()).expect("JSON");
+    let run = process::run(&mut launch_with(&options.concat(), &place, 1, script));
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let pairs: Vec<(String, String)> = serde_json::from_str(&run.stdout).expect("JSON");
     let expected = [
         ("btl_ofi_provider_include", "tcp;ofi_rxm"),
         ("a_b", "-1"),
@@ -114,11 +115,11 @@ fn settings_travel_to_the_ranks() {
 fn output_is_tagged_on_request() {
     let place = Place::new("tags");
     let script = "echo one; printf two; echo three >&2";
-    let run = finish(&mut launch_with(&["--tag-output"], &place, 2, script));
-    let mut lines: Vec<String> = run.stdout().lines().map(str::to_owned).collect();
+    let run = process::run(&mut launch_with(&["--tag-output"], &place, 2, script));
+    let mut lines: Vec<String> = run.stdout.lines().map(str::to_owned).collect();
     lines.sort();
     assert_eq!(lines, ["[0] one", "[0] two", "[1] one", "[1] two"]);
-    assert!(run.stderr().contains("[1] three\n"), "{}", run.stderr());
+    assert!(run.stderr.contains("[1] three\n"), "{}", run.stderr);
 }
 
 /// More than one pipe holds, and less than the pipes of the rank and of the launcher hold together.
@@ -169,9 +170,9 @@ fn threads_that_cannot_be_started_are_an_error() {
     let place = Place::new("no-threads");
     let mut command = launch_with(&["--tag-output"], &place, 2, "touch \"$PLACE/ran\"");
     // No processor has addresses for a stack of this size.
-    let run = finish(command.env("RUST_MIN_STACK", (1_u64 << 60).to_string()));
-    assert_eq!(run.code(), Some(6), "{}", run.stderr());
-    let message = run.stderr();
+    let run = process::run(command.env("RUST_MIN_STACK", (1_u64 << 60).to_string()));
+    assert_eq!(run.status.code(), Some(6), "{}", run.stderr);
+    let message = run.stderr;
     assert!(
         message.contains("cannot start `sh` as rank 0: "),
         "{message}"
@@ -206,8 +207,8 @@ fn a_rank_killed_by_a_signal_ends_the_job() {
              if [ $HOST_STUB_RANK = 1 ]; then kill -{signal} $$; fi; sleep 60"
         );
         let run = run(&place, 3, &script);
-        assert_eq!(run.code(), Some(code), "{}", run.stderr());
-        let message = run.stderr();
+        assert_eq!(run.status.code(), Some(code), "{}", run.stderr);
+        let message = run.stderr;
         assert!(message.contains("rank 1"), "{message}");
         assert!(message.contains(name), "{message}");
         for pid in pids(&place, 9) {
@@ -228,10 +229,10 @@ fn an_ignored_sigchld_is_none_of_the_jobs() {
             Ok(())
         });
     }
-    let run = finish(&mut command);
-    assert_eq!(run.code(), Some(3), "{}", run.stderr());
-    assert!(run.stderr().contains("code 3"), "{}", run.stderr());
-    for line in run.stdout().lines() {
+    let run = process::run(&mut command);
+    assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+    assert!(run.stderr.contains("code 3"), "{}", run.stderr);
+    for line in run.stdout.lines() {
         let ignored = line.trim_start_matches("SigIgn:").trim();
         let ignored = u64::from_str_radix(ignored, 16).expect("a mask");
         assert_eq!(ignored & (1 << (libc::SIGCHLD - 1)), 0, "{line}");
@@ -246,9 +247,9 @@ fn a_rank_that_fails_ends_the_job_with_its_code() {
         3,
         "if [ $HOST_STUB_RANK = 2 ]; then exit 42; fi; sleep 1000",
     );
-    assert_eq!(run.code(), Some(42), "{}", run.stderr());
-    assert!(run.stderr().contains("rank 2"), "{}", run.stderr());
-    assert!(run.stderr().contains("code 42"), "{}", run.stderr());
+    assert_eq!(run.status.code(), Some(42), "{}", run.stderr);
+    assert!(run.stderr.contains("rank 2"), "{}", run.stderr);
+    assert!(run.stderr.contains("code 42"), "{}", run.stderr);
 }
 
 #[test]
@@ -261,7 +262,7 @@ fn ranks_that_ignore_sigterm_are_killed_in_time() {
          if [ $HOST_STUB_RANK = 0 ]; then await 3; exit 1; fi
          while :; do sleep 1; done",
     );
-    assert_eq!(run.code(), Some(1), "{}", run.stderr());
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
     for pid in pids(&place, 3) {
         assert!(!lives(pid), "process {pid} outlived its job");
     }
@@ -277,7 +278,7 @@ fn ranks_may_tidy_up_on_sigterm() {
          if [ $HOST_STUB_RANK = 0 ]; then while ! [ -e ready ]; do sleep 0.02; done; exit 1; fi
          trap 'echo done > tidied; exit 0' TERM; touch ready; while :; do sleep 0.05; done",
     );
-    assert_eq!(run.code(), Some(1), "{}", run.stderr());
+    assert_eq!(run.status.code(), Some(1), "{}", run.stderr);
     assert!(place.entries().contains(&"tidied".to_owned()));
 }
 
@@ -289,7 +290,7 @@ fn what_a_rank_leaves_running_ends_with_the_job() {
          do sleep 0.02; done"
     );
     let run = run(&place, 2, &script);
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
     for pid in pids(&place, 6) {
         assert!(!lives(pid), "process {pid} outlived its job");
     }
@@ -340,30 +341,26 @@ fn a_killed_launcher_takes_the_group_with_it() {
 fn programs_that_cannot_run_are_named() {
     let place = Place::new("cannot-run");
     let mut command = host_stub(["launch", "-n", "2", "--", "/no/such/program"]);
-    let run = finish(command.env("PLACE", &place.0));
-    assert_eq!(run.code(), Some(127));
-    assert!(
-        run.stderr().contains("/no/such/program"),
-        "{}",
-        run.stderr()
-    );
+    let run = process::run(command.env("PLACE", &place.0));
+    assert_eq!(run.status.code(), Some(127));
+    assert!(run.stderr.contains("/no/such/program"), "{}", run.stderr);
     let file = place.0.join("plain");
     std::fs::write(&file, "text").expect("write");
     let mut command = host_stub(["launch", "-n", "2", "--"]);
-    let run = finish(command.arg(&file).env("PLACE", &place.0));
-    assert_eq!(run.code(), Some(126));
+    let run = process::run(command.arg(&file).env("PLACE", &place.0));
+    assert_eq!(run.status.code(), Some(126));
 }
 
 #[test]
 fn numbers_of_ranks_that_are_none_are_refused() {
     for ranks in ["0", "4097", "-1", "two"] {
-        let run = finish(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
-        assert_eq!(run.code(), Some(2), "{ranks}: {}", run.stderr());
+        let run = process::run(&mut host_stub(["launch", "-n", ranks, "--", "true"]));
+        assert_eq!(run.status.code(), Some(2), "{ranks}: {}", run.stderr);
     }
     // The argument is refused as an invalid number, not as another option.
     for command in [&["launch"][..], &["check"], &["bench", "put"]] {
-        let refused = finish(host_stub(command).args(["--np", "-1"]));
-        let said = refused.stderr();
+        let refused = process::run(host_stub(command).args(["--np", "-1"]));
+        let said = refused.stderr;
         assert!(said.contains("-1 is not in 0.."), "{command:?}: {said}");
     }
 }
@@ -372,8 +369,8 @@ fn numbers_of_ranks_that_are_none_are_refused() {
 fn json_tells_how_each_rank_ended() {
     let place = Place::new("json");
     let script = "test $HOST_STUB_RANK = 0 || exit 3; sleep 60";
-    let run = finish(&mut launch_with(&["--json"], &place, 2, script));
-    let outcome: serde_json::Value = serde_json::from_str(&run.stderr()).expect("JSON");
+    let run = process::run(&mut launch_with(&["--json"], &place, 2, script));
+    let outcome: serde_json::Value = serde_json::from_str(&run.stderr).expect("JSON");
     assert_eq!(outcome["code"], 3);
     assert_eq!(outcome["failed_rank"], 1);
     assert_eq!(outcome["ranks"][1]["end"]["exit"], 3);
@@ -393,7 +390,7 @@ fn nested_jobs_end_with_the_outer_one() {
                 {trap} echo $$ > \"$PLACE/pid-$HOST_STUB_RANK\"; {inner}'"
         );
         let run = run(&place, 2, &script);
-        assert_eq!(run.code(), Some(7), "{}", run.stderr());
+        assert_eq!(run.status.code(), Some(7), "{}", run.stderr);
         let pids = pids(&place, 2);
         eventually("every process is gone", || {
             pids.iter().all(|pid| !lives(*pid))

@@ -11,9 +11,11 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use common::{c_plugin, finish, host_stub};
+use common::host_stub;
 use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
+use integration_tests::fixtures::c_plugin;
+use integration_tests::process;
 use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
 
 fn services() -> HostServices {
@@ -30,29 +32,26 @@ fn open(path: &Path) -> Result<Arc<Plugin>, LoadError> {
 
 #[test]
 fn the_command_exits_with_its_code_for_a_plugin_that_cannot_be_loaded() {
-    for plugin in [
-        PathBuf::from("/no/such/plugin.so"),
-        c_plugin(Some("BAD_MAJOR")),
-    ] {
+    for plugin in [PathBuf::from("/no/such/plugin.so"), c_plugin("BAD_MAJOR")] {
         for command in ["info", "params"] {
             let arguments = [command.as_ref(), "--plugin".as_ref(), plugin.as_os_str()];
-            let run = finish(&mut host_stub(arguments));
-            assert_eq!(run.code(), Some(3), "{}", run.stderr());
-            assert!(run.stderr().contains(&plugin.display().to_string()));
-            assert_eq!(run.stdout(), "");
+            let run = process::run(&mut host_stub(arguments));
+            assert_eq!(run.status.code(), Some(3), "{}", run.stderr);
+            assert!(run.stderr.contains(&plugin.display().to_string()));
+            assert_eq!(run.stdout, "");
         }
     }
 }
 
 #[test]
 fn info_and_params_print_json() {
-    let plugin = c_plugin(None);
+    let plugin = c_plugin("");
     let run = |command: &str, more: &[&str]| {
         let mut command = host_stub([command, "--json", "--plugin"]);
         command.arg(&plugin).args(more);
-        let run = finish(&mut command);
-        assert_eq!(run.code(), Some(0), "{}", run.stderr());
-        serde_json::from_str::<serde_json::Value>(&run.stdout()).expect("JSON")
+        let run = process::run(&mut command);
+        assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+        serde_json::from_str::<serde_json::Value>(&run.stdout).expect("JSON")
     };
     let info = run("info", &[]);
     assert_eq!(info["abi"], format!("{ABI_MAJOR}.{ABI_MINOR}"));
@@ -73,9 +72,9 @@ fn info_and_params_print_json() {
 #[test]
 fn params_lists_every_parameter_of_the_host() {
     let mut command = host_stub(["params", "--json", "--plugin"]);
-    let run = finish(command.arg(c_plugin(None)));
-    assert_eq!(run.code(), Some(0), "{}", run.stderr());
-    let listed: serde_json::Value = serde_json::from_str(&run.stdout()).expect("JSON");
+    let run = process::run(command.arg(c_plugin("")));
+    assert_eq!(run.status.code(), Some(0), "{}", run.stderr);
+    let listed: serde_json::Value = serde_json::from_str(&run.stdout).expect("JSON");
     let listed: Vec<&str> = listed
         .as_array()
         .expect("a list")
@@ -108,7 +107,7 @@ fn params_lists_every_parameter_of_the_host() {
 /// `params` and a job report a mistyped name, but not a name that the job declares later.
 #[test]
 fn a_mistyped_parameter_of_the_host_is_told_of() {
-    let plugin = c_plugin(None);
+    let plugin = c_plugin("");
     let mistyped = [
         ("OMPI_MCA_host_coll_nod", "0"),
         ("OMPI_MCA_host_win_huge_pages", "1"),
@@ -120,8 +119,8 @@ fn a_mistyped_parameter_of_the_host_is_told_of() {
     ] {
         let mut command = host_stub(arguments);
         command.arg("--plugin").arg(&plugin).envs(mistyped);
-        let run = finish(&mut command);
-        let said = run.stderr();
+        let run = process::run(&mut command);
+        let said = run.stderr;
         assert_eq!(said.matches("unknown parameter").count(), 1, "{said}");
         assert!(said.contains(unknown), "{said}");
     }
@@ -129,17 +128,17 @@ fn a_mistyped_parameter_of_the_host_is_told_of() {
 
 #[test]
 fn a_parameter_that_does_not_parse_is_a_usage_error() {
-    let plugin = c_plugin(None);
+    let plugin = c_plugin("");
     for (arguments, environment) in [
         (&["--mca", "host_verbose", "loud"][..], None),
         (&[], Some(("OMPI_MCA_host_verbose", "loud"))),
     ] {
         let mut command = host_stub(["info", "--plugin"]);
         command.arg(&plugin).args(arguments).envs(environment);
-        let run = finish(&mut command);
-        assert_eq!(run.code(), Some(2), "{}", run.stderr());
+        let run = process::run(&mut command);
+        assert_eq!(run.status.code(), Some(2), "{}", run.stderr);
         for word in ["host_verbose", "loud", "0 to 3"] {
-            assert!(run.stderr().contains(word), "{}", run.stderr());
+            assert!(run.stderr.contains(word), "{}", run.stderr);
         }
     }
 }
@@ -169,15 +168,15 @@ fn nothing_is_left_of_plugins_opened_and_closed() {
             "--test-threads=1",
         ])
         .env("OMPI_MCA_mca_base_param_files", "none");
-    let run = finish(&mut command);
-    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+    let run = process::run(&mut command);
+    assert_eq!(run.status.code(), Some(0), "{}{}", run.stdout, run.stderr);
 }
 
 #[test]
 #[ignore = "run by nothing_is_left_of_plugins_opened_and_closed"]
 fn open_and_close() {
-    let good = c_plugin(None);
-    let bad = c_plugin(Some("BAD_MODULE_MAJOR"));
+    let good = c_plugin("");
+    let bad = c_plugin("BAD_MODULE_MAJOR");
     let once = |path: &Path| {
         let component = Component::open(open(path).expect("open")).expect("component");
         // SAFETY: the level Multiple requires nothing of the caller.

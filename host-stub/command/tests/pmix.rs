@@ -15,10 +15,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{Finished, HOST_STUB, Place, WaitedFor, c_plugin, finish, root};
+use common::{HOST_STUB, Place, WaitedFor, root};
 use host_stub::bootstrap::{self, Bootstrap};
 use host_stub::{Job, JobOptions};
-use integration_tests::fixtures::ofi_plugin;
+use integration_tests::fixtures::{c_plugin, ofi_plugin};
+use integration_tests::process::{self, Outcome};
 use test_skips::{Lacking, skipped};
 
 /// After this many seconds mpirun gets a signal to end.
@@ -84,13 +85,13 @@ impl Mpirun {
         })
     }
 
-    fn run<S: AsRef<OsStr>>(mut self, program: impl IntoIterator<Item = S>) -> Finished {
+    fn run<S: AsRef<OsStr>>(mut self, program: impl IntoIterator<Item = S>) -> Outcome {
         self.command.args(program);
-        finish(&mut self.command)
+        process::run(&mut self.command)
     }
 
     /// Runs a `rank_` function of this file.
-    fn run_body(self, body: &str) -> Finished {
+    fn run_body(self, body: &str) -> Outcome {
         let this = std::env::current_exe().expect("this executable");
         self.run([
             this.as_os_str(),
@@ -103,8 +104,8 @@ impl Mpirun {
     }
 }
 
-fn succeeded(run: &Finished) {
-    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
+fn succeeded(run: &Outcome) {
+    assert_eq!(run.status.code(), Some(0), "{}{}", run.stdout, run.stderr);
 }
 
 /// Runs the tests of `check` whose names contain a text.
@@ -123,7 +124,7 @@ fn check(test: &str, ranks: u32, nodes: Nodes, provider: &str, only: &str) {
         only.as_ref(),
     ]);
     succeeded(&run);
-    let stdout = run.stdout();
+    let stdout = run.stdout;
     assert!(stdout.contains(&format!(" {ranks} ranks")), "{stdout}");
     assert!(stdout.contains(&format!("provider {provider}")), "{stdout}");
     let end = stdout.lines().last().unwrap_or_default();
@@ -170,7 +171,7 @@ fn ranks_tell_each_other_everything() {
     };
     let run = mpirun.run_body("rank_tells_everything");
     succeeded(&run);
-    assert_eq!(run.stdout().matches("on nodes [0, 0, 0, 0]").count(), 4);
+    assert_eq!(run.stdout.matches("on nodes [0, 0, 0, 0]").count(), 4);
 }
 
 #[test]
@@ -181,7 +182,7 @@ fn ranks_on_two_nodes_tell_each_other_everything() {
     };
     let run = mpirun.run_body("rank_tells_everything");
     succeeded(&run);
-    assert_eq!(run.stdout().matches("on nodes [0, 0, 1, 1]").count(), 4);
+    assert_eq!(run.stdout.matches("on nodes [0, 0, 1, 1]").count(), 4);
 }
 
 /// If the launcher names no hosts, a node knows only its own ranks.
@@ -206,16 +207,21 @@ fn ranks_without_names_of_hosts_find_the_same_nodes() {
         return;
     };
     let source = root().join("tests/c/pmix_without_hosts.c");
-    let real = format!("REAL=\"{path}\"");
-    let built = common::shared_object("pmix_without_hosts", &source, &[&real]);
     let place = Place::new("pmix_without_hosts");
-    std::fs::copy(built, place.0.join("libpmix.so.2")).expect("copy");
+    let built = process::run(
+        Command::new("cc")
+            .args(["-shared", "-fPIC", "-o"])
+            .arg(place.0.join("libpmix.so.2"))
+            .arg(format!("-DREAL=\"{path}\""))
+            .arg(source),
+    );
+    succeeded(&built);
     let others = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
     let variable = format!("LD_LIBRARY_PATH={}:{others}", place.0.display());
     mpirun.command.args(["-x", &variable]);
     let run = mpirun.run_body("rank_tells_everything");
     succeeded(&run);
-    let stdout = run.stdout();
+    let stdout = run.stdout;
     assert_eq!(
         stdout.matches("on nodes [0, 0, 1, 1]").count(),
         4,
@@ -301,15 +307,15 @@ fn a_rank_may_abort_the_job() {
         return;
     };
     let run = mpirun.run_body("rank_aborts");
-    assert_eq!(run.code(), Some(33), "{}{}", run.stdout(), run.stderr());
-    assert!(run.stderr().contains("out of biscuits"), "{}", run.stderr());
+    assert_eq!(run.status.code(), Some(33), "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("out of biscuits"), "{}", run.stderr);
 }
 
 #[test]
 #[ignore = "a rank of a_rank_may_abort_the_job"]
 fn rank_aborts() {
     // SAFETY: the plugin is built with these tests.
-    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
+    let options = unsafe { JobOptions::default().plugin(c_plugin("")) };
     let job = Job::init(options).expect("init");
     if job.rank() == 1 {
         // While another thread of this rank waits for the others.
@@ -331,7 +337,7 @@ fn another_number_of_ranks_is_refused() {
     let Some(mpirun) = Mpirun::new("another_number_of_ranks_is_refused", 2, Nodes::One) else {
         return;
     };
-    let plugin = c_plugin(None);
+    let plugin = c_plugin("");
     let run = mpirun.run([
         HOST_STUB.as_ref(),
         "check".as_ref(),
@@ -340,8 +346,8 @@ fn another_number_of_ranks_is_refused() {
         "--plugin".as_ref(),
         plugin.as_os_str(),
     ]);
-    assert_eq!(run.code(), Some(2), "{}{}", run.stdout(), run.stderr());
-    let stderr = run.stderr();
+    assert_eq!(run.status.code(), Some(2), "{}{}", run.stdout, run.stderr);
+    let stderr = run.stderr;
     assert!(stderr.contains("--np 3 in a job of 2 ranks"), "{stderr}");
 }
 
@@ -362,10 +368,10 @@ fn the_local_launcher_inside_of_mpirun_is_its_own() {
     ]);
     succeeded(&run);
     assert_eq!(
-        run.stdout().matches("of 3 ranks").count(),
+        run.stdout.matches("of 3 ranks").count(),
         3,
         "{}",
-        run.stdout()
+        run.stdout
     );
 }
 
@@ -379,15 +385,15 @@ fn rank_of_the_inner_job() {
 }
 
 /// `host-stub check` with PMIx's variables, but without a server.
-fn pretended(name: &str, value: &str) -> Finished {
+fn pretended(name: &str, value: &str) -> Outcome {
     let mut command = common::host_stub(["check", "--plugin"]);
     command
-        .arg(c_plugin(None))
+        .arg(c_plugin(""))
         .env("PMIX_NAMESPACE", "nobody")
         .env("PMIX_RANK", "0")
         .env("PMIX_SERVER_URI41", "nobody.0;tcp4://127.0.0.1:1")
         .env(name, value);
-    finish(&mut command)
+    process::run(&mut command)
 }
 
 #[test]
@@ -401,12 +407,8 @@ fn a_server_that_is_not_there_is_an_error() {
         return;
     }
     let run = pretended("PMIX_RANK", "0");
-    assert_eq!(run.code(), Some(5), "{}{}", run.stdout(), run.stderr());
-    assert!(
-        run.stderr().contains("PMIx_Init returned"),
-        "{}",
-        run.stderr()
-    );
+    assert_eq!(run.status.code(), Some(5), "{}{}", run.stdout, run.stderr);
+    assert!(run.stderr.contains("PMIx_Init returned"), "{}", run.stderr);
 }
 
 #[test]
@@ -415,8 +417,8 @@ fn a_missing_library_is_an_error_that_names_it() {
     let place = Place::new("no_libpmix");
     std::fs::write(place.0.join("libpmix.so.2"), "not a library").expect("write");
     let run = pretended("LD_LIBRARY_PATH", &place.0.to_string_lossy());
-    assert_eq!(run.code(), Some(5), "{}{}", run.stdout(), run.stderr());
-    let stderr = run.stderr();
+    assert_eq!(run.status.code(), Some(5), "{}{}", run.stdout, run.stderr);
+    let stderr = run.stderr;
     assert!(stderr.contains("cannot open libpmix.so.2"), "{stderr}");
     assert!(stderr.contains("PMIX_NAMESPACE"), "{stderr}");
 }

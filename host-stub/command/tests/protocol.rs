@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use common::{eventually, seed};
+use common::eventually;
 use host_stub::bootstrap::local::{
     Environment, Inherited, JOB_ENV, Local, RANK_ENV, SIZE_ENV, SOCKET_ENV,
 };
@@ -24,6 +24,7 @@ use host_stub::bootstrap::protocol::{
 };
 use host_stub::bootstrap::{Bootstrap, BootstrapError};
 use host_stub::launcher::server::{Event, Membership, Server};
+use integration_tests::random::Random;
 
 fn requests() -> Vec<Request> {
     vec![
@@ -94,7 +95,7 @@ fn corpus() -> Vec<Vec<u8>> {
 
 #[test]
 fn random_and_changed_bytes_never_panic() {
-    let mut random = seed();
+    let mut random = Random::new();
     for _ in 0..50_000 {
         let count = random.below(64);
         let body = random.bytes(count);
@@ -111,7 +112,7 @@ fn random_and_changed_bytes_never_panic() {
     for _ in 0..50_000 {
         let mut body = frames[random.below(frames.len())][4..].to_vec();
         let place = random.below(body.len());
-        body[place] = random.next() as u8;
+        body[place] = random.word() as u8;
         let _ = Request::decode(&body);
         let _ = Reply::decode(&body);
     }
@@ -314,7 +315,7 @@ fn a_socket_that_was_not_inherited_is_told() {
 #[test]
 fn ranks_are_served_while_another_sends_garbage() {
     let served = Served::start(4);
-    let mut random = seed();
+    let mut random = Random::new();
     std::thread::scope(|scope| {
         let noise = &served.sockets[3];
         scope.spawn(move || {

@@ -8,10 +8,10 @@
 
 mod common;
 
-use common::c_plugin;
 use common::counting::{Counting, allocations};
 use host_stub::win::{Assertion, Datatype, Layout, Op, Request, Target, Window};
 use host_stub::{Job, JobOptions};
+use integration_tests::fixtures::c_plugin;
 
 #[global_allocator]
 static GLOBAL: Counting = Counting;
@@ -62,7 +62,7 @@ fn calls(window: &Window, buffers: &mut [[u64; WORDS]; 2]) {
 #[test]
 fn calls_allocate_nothing_after_the_first() {
     // SAFETY: the plugin is built with these tests.
-    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
+    let options = unsafe { JobOptions::default().plugin(c_plugin("")) };
     let job = Job::init(options).expect("a job of one");
     let window = Window::allocate(&job, WORDS * 8, 1).expect("window");
     let mut buffers = [[1; WORDS]; 2];

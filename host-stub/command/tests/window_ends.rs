@@ -13,12 +13,12 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use common::c_plugin;
 use common::ranks::{passes, passes_with};
 use host_stub::win::{
     Assertion, Datatype, Info, NewWindow, Op, WinError, Window, WindowHook, unboxed,
 };
 use host_stub::{Comm, Job, JobOptions};
+use integration_tests::fixtures::c_plugin;
 
 /// Number of round trips after which a call of another rank on the wrong window would have ended.
 const ROUNDS: usize = 2000;
@@ -262,7 +262,7 @@ fn fail_exposures(new: &mut NewWindow<'_>, (): &()) -> Result<(), String> {
 #[test]
 fn an_exposure_that_fails_is_over() {
     // SAFETY: the plugin is built with these tests.
-    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
+    let options = unsafe { JobOptions::default().plugin(c_plugin("")) };
     let job = Job::init(options).expect("a job of one");
     job.add_window_hook(hook(fail_exposures), ());
     let none = Assertion::empty();

@@ -11,16 +11,16 @@
 mod common;
 
 use common::ranks::run;
-use common::{Finished, c_plugin};
 use host_stub::win::{
-    Assertion, Datatype, Info, Layout, LockKind, Op, Target, WinError, Window, alloc_mem, free_mem,
-    unboxed,
+    Assertion, Datatype, Info, Layout, LockKind, Op, WinError, Window, alloc_mem, free_mem, unboxed,
 };
 use host_stub::{Job, JobOptions};
+use integration_tests::fixtures::c_plugin;
+use integration_tests::process::Outcome;
 
-fn passed(run: &Finished, word: &str, times: usize) {
-    let said = format!("{}{}", run.stdout(), run.stderr());
-    assert_eq!(run.code(), Some(0), "{said}");
+fn passed(run: &Outcome, word: &str, times: usize) {
+    let said = format!("{}{}", run.stdout, run.stderr);
+    assert_eq!(run.status.code(), Some(0), "{said}");
     assert_eq!(said.matches(word).count(), times, "{said}");
 }
 
@@ -84,11 +84,7 @@ fn rank_goes_unnotified() {
         let row = Layout::contiguous(Datatype::Uint64, 1);
         let word = [7u8; 8];
         for rank in 0..2 {
-            let target = Target {
-                rank,
-                displacement: 0,
-                layout: &row,
-            };
+            let target = row.at(rank, 0);
             // SAFETY: the word lives until the flush below.
             unsafe { window.put_notify(word.as_ptr(), &row, target, 1) }.expect("a put");
         }
@@ -150,7 +146,7 @@ fn rank_makes_many_windows() {
 #[test]
 fn allocated_memory_serves_windows() {
     // SAFETY: the plugin is built with these tests.
-    let options = unsafe { JobOptions::default().plugin(c_plugin(None)) };
+    let options = unsafe { JobOptions::default().plugin(c_plugin("")) };
     let job = Job::init(options).expect("a job of one");
     let memory = alloc_mem(100).expect("memory");
     assert!(memory.addr().get().is_multiple_of(4096));

@@ -6,7 +6,7 @@ pub(crate) mod ranks;
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,61 +19,6 @@ pub(crate) fn root() -> &'static Path {
         .ancestors()
         .nth(2)
         .expect("the crate lies in the repository")
-}
-
-/// Compiles a C source to a shared object and returns its path.
-pub(crate) fn shared_object(name: &str, source: &Path, defines: &[&str]) -> PathBuf {
-    let place = Path::new(env!("CARGO_TARGET_TMPDIR"));
-    let path = place.join(format!("lib{name}.so"));
-    // Concurrent tests may build the same file: each builds it under its own name, then renames it.
-    let own = place.join(format!(
-        "lib{name}.{}.{:?}.so",
-        std::process::id(),
-        std::thread::current().id()
-    ));
-    let output = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
-        .args(["-std=gnu11", "-O1", "-shared", "-fPIC", "-pthread"])
-        .arg("-I")
-        .arg(root().join("plugin-api/include"))
-        .args(defines.iter().map(|define| format!("-D{define}")))
-        .arg(source)
-        .arg("-o")
-        .arg(&own)
-        .output()
-        .expect("a C compiler");
-    assert!(
-        output.status.success(),
-        "{}",
-        String::from_utf8_lossy(&output.stderr)
-    );
-    std::fs::rename(&own, &path).expect("rename");
-    path
-}
-
-/// The C plugin, whole or with one of its defects.
-pub(crate) fn c_plugin(defect: Option<&str>) -> PathBuf {
-    let source = root().join("tests/c/plugin.c");
-    let name = format!("cma_{}", defect.unwrap_or("good").to_lowercase());
-    shared_object(&name, &source, defect.as_slice())
-}
-
-/// A finished command.
-pub(crate) struct Finished {
-    pub(crate) output: Output,
-}
-
-impl Finished {
-    pub(crate) fn code(&self) -> Option<i32> {
-        self.output.status.code()
-    }
-
-    pub(crate) fn stdout(&self) -> String {
-        String::from_utf8_lossy(&self.output.stdout).into_owned()
-    }
-
-    pub(crate) fn stderr(&self) -> String {
-        String::from_utf8_lossy(&self.output.stderr).into_owned()
-    }
 }
 
 /// `host-stub` with arguments, in an environment without settings.
@@ -94,28 +39,6 @@ pub(crate) fn host_stub<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>)
 /// This time only bounds hangs: on a busy machine a shorter time would end runs that are merely
 /// late.
 pub(crate) const HANG: Duration = Duration::from_secs(600);
-
-/// Runs a command; a command that hangs is killed and fails the test.
-pub(crate) fn finish(command: &mut Command) -> Finished {
-    let child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("spawn");
-    let id = child.id();
-    let (done, wait) = std::sync::mpsc::channel();
-    std::thread::spawn(move || done.send(child.wait_with_output()));
-    match wait.recv_timeout(HANG) {
-        Ok(output) => Finished {
-            output: output.expect("wait"),
-        },
-        Err(_) => {
-            // SAFETY: the call takes no pointers; the child is not reaped while its thread waits.
-            unsafe { libc::kill(id as i32, libc::SIGKILL) };
-            panic!("{command:?} did not end within {HANG:?}");
-        }
-    }
-}
 
 /// Waits until a condition is true.
 pub(crate) fn eventually(what: &str, mut is: impl FnMut() -> bool) {
@@ -173,40 +96,6 @@ impl Drop for Killed {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
-}
-
-/// Numbers that look random and are the same for the same seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0
-    }
-
-    pub(crate) fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit.max(1) as u64) as usize
-    }
-
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        (0..count).map(|_| self.next() as u8).collect()
-    }
-}
-
-/// A seed of this run, printed so that a failure can be repeated with `SEED`.
-pub(crate) fn seed() -> Random {
-    let seed = std::env::var("SEED")
-        .ok()
-        .and_then(|seed| seed.parse().ok())
-        .unwrap_or_else(|| {
-            std::time::SystemTime::now()
-                .duration_since(std::time::UNIX_EPOCH)
-                .map_or(1, |time| time.as_nanos() as u64 | 1)
-        });
-    println!("SEED={seed}");
-    Random(seed)
 }
 
 /// Progress of one rank for which another rank waits: a file, made at the hundredth call.

@@ -2,11 +2,14 @@
 
 use std::path::Path;
 
-use super::{Finished, c_plugin, finish, host_stub};
+use integration_tests::fixtures::c_plugin;
+use integration_tests::process::{self, Outcome};
+
+use super::host_stub;
 
 /// Runs a `rank_` function as a job over the C plugin, with more in its environment.
-pub(crate) fn run(ranks: u32, body: &str, environment: &[(&str, &str)]) -> Finished {
-    run_over(&c_plugin(None), ranks, body, environment)
+pub(crate) fn run(ranks: u32, body: &str, environment: &[(&str, &str)]) -> Outcome {
+    run_over(&c_plugin(""), ranks, body, environment)
 }
 
 /// As [`run`], over any plugin.
@@ -15,7 +18,7 @@ pub(crate) fn run_over(
     ranks: u32,
     body: &str,
     environment: &[(&str, &str)],
-) -> Finished {
+) -> Outcome {
     run_with(plugin, ranks, body, environment, &[])
 }
 
@@ -26,7 +29,7 @@ pub(crate) fn run_with(
     body: &str,
     environment: &[(&str, &str)],
     arguments: &[&str],
-) -> Finished {
+) -> Outcome {
     let mut command = host_stub(["launch", "-n", &ranks.to_string(), "--plugin"]);
     command
         .arg(plugin)
@@ -41,7 +44,7 @@ pub(crate) fn run_with(
             "--test-threads=1",
         ])
         .envs(environment.iter().copied());
-    finish(&mut command)
+    process::run(&mut command)
 }
 
 /// As [`run`], and checks that each rank succeeds and prints the line "passed".
@@ -52,7 +55,7 @@ pub(crate) fn passes(ranks: u32, body: &str) {
 /// As [`passes`], with more in the environment.
 pub(crate) fn passes_with(ranks: u32, body: &str, environment: &[(&str, &str)]) {
     let run = run(ranks, body, environment);
-    assert_eq!(run.code(), Some(0), "{}{}", run.stdout(), run.stderr());
-    let passed = run.stdout().matches("passed\n").count();
-    assert!(passed >= ranks as usize, "{}", run.stdout());
+    assert_eq!(run.status.code(), Some(0), "{}{}", run.stdout, run.stderr);
+    let passed = run.stdout.matches("passed\n").count();
+    assert!(passed >= ranks as usize, "{}", run.stdout);
 }

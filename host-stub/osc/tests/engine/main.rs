@@ -16,9 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use osc_engine::door::{Group, Members};
-use osc_engine::win::{
-    Assertion, Datatype, Info, Layout, LockKind, Op, Request, Target, WinError, Window,
-};
+use osc_engine::win::{Assertion, Datatype, Layout, LockKind, Op, Request, Window};
 
 use world::{Rank, World, on_ranks, on_world};
 
@@ -36,11 +34,7 @@ fn one() -> Layout {
 
 fn put(window: &Window, value: u64, rank: usize, at: u64) {
     let (layout, from) = (one(), [value]);
-    let target = Target {
-        rank,
-        displacement: at,
-        layout: &layout,
-    };
+    let target = layout.at(rank, at);
     // SAFETY: the value stays until the flush.
     unsafe { window.put(from.as_ptr().cast(), &layout, target) }.unwrap();
     window.flush(rank).unwrap();
@@ -48,11 +42,7 @@ fn put(window: &Window, value: u64, rank: usize, at: u64) {
 
 fn get(window: &Window, rank: usize, at: u64) -> u64 {
     let (layout, mut to) = (one(), [0u64]);
-    let target = Target {
-        rank,
-        displacement: at,
-        layout: &layout,
-    };
+    let target = layout.at(rank, at);
     // SAFETY: the place stays until the flush.
     unsafe { window.get(to.as_mut_ptr().cast(), &layout, target) }.unwrap();
     window.flush(rank).unwrap();
@@ -66,29 +56,6 @@ fn own(window: &Window, at: usize) -> u64 {
 }
 
 const NONE: Assertion = Assertion::empty();
-
-#[test]
-fn exclusive_locks_exclude() {
-    const ROUNDS: u64 = 20;
-    on_ranks(3, |rank| {
-        let window = allocate(rank, 1);
-        for round in 0..ROUNDS {
-            let target = (rank.rank() + round as usize) % rank.size();
-            window.lock(LockKind::Exclusive, target, NONE).unwrap();
-            let before = get(&window, target, 0);
-            std::thread::yield_now();
-            put(&window, before + 1, target, 0);
-            window.unlock(target).unwrap();
-        }
-        window.fence(NONE).unwrap();
-        window.fence(Assertion::NOSUCCEED).unwrap();
-        window.lock_all(NONE).unwrap();
-        let sum: u64 = (0..rank.size()).map(|target| get(&window, target, 0)).sum();
-        assert_eq!(sum, ROUNDS * rank.size() as u64);
-        window.unlock_all().unwrap();
-        window.free().unwrap();
-    });
-}
 
 /// The release follows the put although the rank does not wait in between.
 #[test]
@@ -108,11 +75,7 @@ fn a_shared_lock_is_released_behind_its_operations() {
                 window.lock(LockKind::Shared, 1, NONE).unwrap();
                 locked.store(round, Ordering::Release);
                 let (layout, value) = (one(), [round]);
-                let target = Target {
-                    rank: 1,
-                    displacement: 0,
-                    layout: &layout,
-                };
+                let target = layout.at(1, 0);
                 // SAFETY: the value stays until the unlock.
                 unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
                 window.unlock(1).unwrap();
@@ -133,30 +96,6 @@ fn a_shared_lock_is_released_behind_its_operations() {
 }
 
 #[test]
-fn lock_all_stands_beside_lock_all_and_keeps_out_exclusive_ones() {
-    on_ranks(4, |rank| {
-        let window = allocate(rank, 2);
-        for round in 0..6u64 {
-            if rank.rank() == 0 {
-                // Both words of a target always agree outside of this lock.
-                let target = round as usize % rank.size();
-                window.lock(LockKind::Exclusive, target, NONE).unwrap();
-                put(&window, round + 1, target, 0);
-                put(&window, round + 1, target, 1);
-                window.unlock(target).unwrap();
-            } else {
-                window.lock_all(NONE).unwrap();
-                for target in 0..rank.size() {
-                    assert_eq!(get(&window, target, 0), get(&window, target, 1));
-                }
-                window.unlock_all().unwrap();
-            }
-        }
-        window.free().unwrap();
-    });
-}
-
-#[test]
 fn accumulates_of_all_ranks_add_up() {
     on_ranks(3, |rank| {
         let window = allocate(rank, 2);
@@ -164,11 +103,7 @@ fn accumulates_of_all_ranks_add_up() {
         window.lock_all(NONE).unwrap();
         let mut fetched = [0u64; 10];
         for place in &mut fetched {
-            let target = Target {
-                rank: 0,
-                displacement: 0,
-                layout: &layout,
-            };
+            let target = layout.at(0, 0);
             // SAFETY: the buffers stay until the unlock.
             unsafe {
                 let (from, to) = (operand.as_ptr().cast(), std::ptr::from_mut(place).cast());
@@ -198,11 +133,7 @@ fn requests_complete_in_any_order() {
         let (layout, other) = (one(), 1 - rank.rank());
         let values: [u64; 8] = std::array::from_fn(|i| (rank.rank() * 8 + i) as u64);
         window.lock_all(NONE).unwrap();
-        let target = |displacement| Target {
-            rank: other,
-            displacement,
-            layout: &layout,
-        };
+        let target = |displacement| layout.at(other, displacement);
         let mut puts: Vec<Request<'_>> = (0..8)
             // SAFETY: the values stay until the requests have ended.
             .map(|i| unsafe {
@@ -235,55 +166,6 @@ fn requests_complete_in_any_order() {
 }
 
 #[test]
-fn a_creation_that_one_rank_refuses_fails_everywhere() {
-    on_ranks(3, |rank| {
-        let unit = if rank.rank() == 1 { 0 } else { 8 };
-        let refused = Window::allocate(members(rank), 64, unit).unwrap_err();
-        assert!(
-            matches!(*refused, WinError::Creation { rank: 1, .. }),
-            "{refused}"
-        );
-        let info = Info::new().with("same_size", "true").unwrap();
-        let bytes = 8 * (1 + rank.rank());
-        let refused = Window::allocate_with(members(rank), bytes, 8, &info).unwrap_err();
-        assert!(matches!(*refused, WinError::Creation { .. }), "{refused}");
-        allocate(rank, 1).free().unwrap();
-    });
-}
-
-#[test]
-fn a_lost_rank_ends_the_waits_of_its_own_windows() {
-    for seed in 1..=4 {
-        let world = World::new(3, false);
-        on_world(&world, seed, &|rank| {
-            let all = allocate(rank, 1);
-            // A window of this rank alone still works.
-            let alone = World::new(1, false);
-            let single = Rank::new(&alone, 0, seed);
-            let apart = allocate(&single, 1);
-            rank.allgather(&[]).unwrap();
-            if rank.rank() == 2 {
-                world.lose(2);
-                // The memory of the rank stays, unlike the memory of an ended process: a window that was not
-                // freed leaks.
-                std::mem::forget(all);
-                apart.free().unwrap();
-                return;
-            }
-            let waited = all.fence(NONE).and_then(|()| all.fence(NONE));
-            assert!(waited.is_err());
-            rank.progress();
-            apart.lock_all(NONE).unwrap();
-            put(&apart, 5, 0, 0);
-            assert_eq!(get(&apart, 0, 0), 5);
-            apart.unlock_all().unwrap();
-            apart.free().unwrap();
-            assert!(all.free().is_err());
-        });
-    }
-}
-
-#[test]
 fn an_epoch_of_64_puts_is_64_operations_and_two_of_its_lock() {
     let world = World::new(2, false);
     on_world(&world, 1, &|rank| {
@@ -296,11 +178,7 @@ fn an_epoch_of_64_puts_is_64_operations_and_two_of_its_lock() {
             let (layout, value) = (one(), [3u64]);
             window.lock(LockKind::Shared, 1, NONE).unwrap();
             for displacement in 0..64 {
-                let target = Target {
-                    rank: 1,
-                    displacement,
-                    layout: &layout,
-                };
+                let target = layout.at(1, displacement);
                 // SAFETY: the value stays until the unlock.
                 unsafe { window.put(value.as_ptr().cast(), &layout, target) }.unwrap();
             }

@@ -18,7 +18,7 @@ handler=btl-ofi-arm64
 export QEMU_LD_PREFIX=$root
 export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=aarch64-linux-gnu-gcc
 export CARGO_PROFILE_DEV_DEBUG=0
-export FI_TCP_IFACE=lo FI_SOCKETS_IFACE=lo FI_UDP_IFACE=lo FI_SOCKETS_PE_WAITTIME=0
+export FI_TCP_IFACE=lo FI_SOCKETS_IFACE=lo FI_UDP_IFACE=lo
 
 die() { printf 'arm64: %s\n' "$*" >&2; exit 1; }
 say() { printf '\n==== %s\n' "$*"; }

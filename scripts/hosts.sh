@@ -129,7 +129,7 @@ hosts_end() {
 # counts them for each host, so the settings tell it that waiting ranks must let others run.
 hosts_mpirun() {
     hosts_enter head timeout --kill-after=5 "${HOSTS_LIMIT:-60}" mpirun --oversubscribe --bind-to none --mca mpi_yield_when_idle 1 \
-        --mca plm_rsh_agent "$hosts_folder/agent" --mca plm_rsh_no_tree_spawn 1 -x FI_SOCKETS_PE_WAITTIME=0 \
+        --mca plm_rsh_agent "$hosts_folder/agent" --mca plm_rsh_no_tree_spawn 1 \
         --mca oob_tcp_if_include 10.88.0.0/24 --mca btl_tcp_if_include 10.88.0.0/24 "$@" </dev/null
 }
 

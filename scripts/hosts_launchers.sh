@@ -27,7 +27,7 @@ hosts_prterun() {
     hosts_enter head env PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
         timeout --kill-after=5 "${HOSTS_LIMIT:-60}" "$folder/bin/prterun" --prefix "$folder" -n "$ranks" \
         --host "h1:$((ranks / 2)),h2:$((ranks / 2))" --bind-to none --prtemca plm_ssh_agent "$hosts_folder/agent" \
-        -x FI_SOCKETS_PE_WAITTIME=0 "$@" </dev/null
+        "$@" </dev/null
 }
 
 hosts_srun_download() {
@@ -65,8 +65,7 @@ hosts_slurm() {
 hosts_srun() {
     local ranks=$1
     shift
-    hosts_slurm h1 bin/srun --mpi="${HOSTS_SLURM_MPI:-pmix}" --ntasks="$ranks" --ntasks-per-node=$((ranks / 2)) \
-        env FI_SOCKETS_PE_WAITTIME=0 "$@"
+    hosts_slurm h1 bin/srun --mpi="${HOSTS_SLURM_MPI:-pmix}" --ntasks="$ranks" --ntasks-per-node=$((ranks / 2)) "$@"
 }
 
 # Starts slurmctld on h1 and a slurmd on each host; prints the reason if they do not come up. The daemons have their own

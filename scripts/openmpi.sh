@@ -98,9 +98,8 @@ openmpi_run() {
     shift 2
     # Over the test provider btl_ofi_same_node is off, because its operations are to be tested.
     [ "$provider" != lab ] || same_node=off
-    # Open MPI starts threads before the component could set the variable that sockets needs.
     "${openmpi_enter[@]}" timeout "${OPENMPI_LIMIT:-120}" mpirun -n "$ranks" "${openmpi_oversubscribe[@]}" --bind-to none \
-        -x FI_SOCKETS_PE_WAITTIME=0 --mca mca_base_component_path "$openmpi_path" --mca osc "${OPENMPI_OSC:-rdma,sm}" \
+        --mca mca_base_component_path "$openmpi_path" --mca osc "${OPENMPI_OSC:-rdma,sm}" \
         --mca btl "self,${OPENMPI_BTL:-$openmpi_near},ofi_rs" --mca "btl_${openmpi_near}_single_copy_mechanism" none \
         ${OPENMPI_PML:+--mca pml "$OPENMPI_PML"} --mca opal_common_ofi_provider_include "$provider" --mca btl_ofi_same_node "$same_node" "$@"
 }

@@ -69,11 +69,6 @@ pub(super) fn signal_name(signal: i32) -> String {
     format!("signal {signal} ({name})")
 }
 
-/// Variables that providers read from the environment, and that transports cannot set once threads exist. The
-/// user's own values stay. Without this value, the progress thread of the sockets provider would sleep 10 ms
-/// at a time.
-const PROVIDER_SETTINGS: [(&str, &str); 1] = [("FI_SOCKETS_PE_WAITTIME", "0")];
-
 /// A rank's process.
 pub(super) struct Rank {
     pub(super) number: u32,
@@ -98,11 +93,6 @@ impl Rank {
         (number, socket): (u32, UnixStream),
     ) -> io::Result<Rank> {
         let mut command = Command::new(&options.program);
-        for (name, value) in PROVIDER_SETTINGS {
-            if std::env::var_os(name).is_none() {
-                command.env(name, value);
-            }
-        }
         command
             .args(&options.arguments)
             .envs(options.environment.iter().cloned())

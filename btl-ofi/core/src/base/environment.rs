@@ -1,19 +1,24 @@
 //! Provider settings that libfabric reads only from the environment, when a process first asks for providers.
 //!
-//! A change of the environment is sound only while no other thread can read it: `setenv(3)` and `getenv(3)` share
-//! memory without a lock. Therefore this module sets a variable only in a process with one thread. In other
-//! processes this module prints the variable that the user must export. The host's launcher exports the same
-//! settings for its ranks.
+//! `setenv(3)` may free the array of variables while another thread reads it. So this module makes a new array of the old and
+//! the new variables, and never frees one: a thread that reads the environment meanwhile reads the old array or the new one. No
+//! thread may change the environment meanwhile. libfabric, which reads it right after, requires the same.
 
-use crate::base::sys;
+use std::ffi::{CString, c_char};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+unsafe extern "C" {
+    /// The variables of the process: strings `NAME=value`, and a null pointer behind them (environ(7)).
+    static mut environ: *mut *mut c_char;
+}
 
 /// A setting that a provider needs for one-sided use.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Setting {
     pub(crate) variable: &'static str,
     pub(crate) value: &'static str,
-    /// The effect when the variable is not set.
-    pub(crate) without: &'static str,
 }
 
 impl Setting {
@@ -23,30 +28,40 @@ impl Setting {
     }
 }
 
-/// Sets the missing variables, if this process has one thread. Variables that the user set keep their values.
+/// Sets the missing variables. Variables that the user set keep their values.
 pub(crate) fn prepare(settings: impl Iterator<Item = &'static Setting>) {
-    for setting in settings {
-        if setting.is_missing() && has_one_thread() {
-            // SAFETY: this is the only thread of the process, so no other thread reads or changes the environment.
-            unsafe { std::env::set_var(setting.variable, setting.value) };
-        }
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let missing = settings.filter(|setting| setting.is_missing());
+    let text = |setting: &Setting| CString::new(format!("{}={}", setting.variable, setting.value));
+    let added: Vec<CString> = missing.filter_map(|setting| text(setting).ok()).collect();
+    if !added.is_empty() {
+        add(added);
     }
 }
 
-/// Advice for the user if the chosen provider lacks one of its settings.
-pub(crate) fn advice(
-    provider: &str,
-    mut settings: impl Iterator<Item = &'static Setting>,
-) -> Option<String> {
-    let Setting {
-        variable,
-        value,
-        without,
-    } = settings.find(|setting| setting.is_missing())?;
-    Some(format!(
-        "provider {provider}: {variable} is not set, so {without}; a process with several threads cannot set \
-         it: export {variable}={value} before it starts (with mpirun: -x {variable}={value})"
-    ))
+/// Adds variables to the environment, for good.
+fn add(variables: Vec<CString>) {
+    // SAFETY: the C library's variable is aligned and lives as long as the process. Other threads only read it, as the module's
+    // documentation requires.
+    let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
+    let old = place.load(Ordering::Acquire);
+    let mut array = Vec::new();
+    if !old.is_null() {
+        let mut at = old;
+        // SAFETY: the array ends with a null pointer, and no thread changes it.
+        while let variable = unsafe { *at }
+            && !variable.is_null()
+        {
+            array.push(variable);
+            // SAFETY: the null pointer comes later.
+            at = unsafe { at.add(1) };
+        }
+    }
+    array.extend(variables.into_iter().map(CString::into_raw));
+    array.push(null_mut());
+    // Release: a thread that finds the new array also finds its contents.
+    place.store(array.leak().as_mut_ptr(), Ordering::Release);
 }
 
 /// The value of libfabric's variable that limits the providers to load, if the user set it.
@@ -55,47 +70,44 @@ pub(crate) fn filter() -> Option<String> {
     (!names.is_empty()).then(|| names.to_string_lossy().into_owned())
 }
 
-/// Whether this process has one thread, according to `/proc`; false where `/proc` cannot be read.
-fn has_one_thread() -> bool {
-    sys::threads("self").is_ok_and(|threads| threads.len() == 1)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::base::sys::script::Script;
 
-    /// A process whose threads cannot be counted must not change its environment.
+    const MISSING: [Setting; 2] = [
+        Setting {
+            variable: "BTL_OFI_TEST_NO_SUCH_VARIABLE",
+            value: "7",
+        },
+        Setting {
+            variable: "BTL_OFI_TEST_NO_SUCH_VARIABLE_2",
+            value: "",
+        },
+    ];
+
+    /// Other threads find every earlier variable meanwhile, and the added ones afterwards.
     #[test]
-    fn one_thread_is_counted_or_denied() {
-        for (threads, alone) in [
-            (vec![Some(7u32)], true),
-            (vec![Some(7), Some(8)], false),
-            (vec![Some(7), None], false),
-        ] {
-            let _script = Script::new().answers("getdents", threads);
-            assert_eq!(has_one_thread(), alone);
+    fn variables_are_added_while_others_read() {
+        let before: Vec<_> = std::env::vars_os().collect();
+        let has_all = || {
+            let now: Vec<_> = std::env::vars_os().collect();
+            before.iter().all(|variable| now.contains(variable))
+        };
+        std::thread::scope(|scope| {
+            let reader = scope.spawn(|| {
+                while std::env::var(MISSING[1].variable).is_err() {
+                    assert!(has_all());
+                }
+            });
+            prepare(MISSING.iter());
+            reader.join().unwrap();
+        });
+        assert!(has_all());
+        for setting in MISSING {
+            assert_eq!(std::env::var(setting.variable).unwrap(), setting.value);
         }
-        let _script = Script::new().fails("getdents", libc::EACCES);
-        assert!(!has_one_thread(), "a hidden /proc");
-    }
-
-    const MISSING: Setting = Setting {
-        variable: "BTL_OFI_TEST_NO_SUCH_VARIABLE",
-        value: "7",
-        without: "it waits",
-    };
-
-    #[test]
-    fn several_threads_leave_the_environment_to_the_user() {
-        let _script = Script::new().answers("getdents", vec![Some(1u32), Some(2)]);
-        prepare([&MISSING].into_iter());
-        assert!(MISSING.is_missing());
-        assert_eq!(
-            advice("any", [&MISSING].into_iter()).unwrap(),
-            "provider any: BTL_OFI_TEST_NO_SUCH_VARIABLE is not set, so it waits; a process with several threads \
-             cannot set it: export BTL_OFI_TEST_NO_SUCH_VARIABLE=7 before it starts (with mpirun: -x \
-             BTL_OFI_TEST_NO_SUCH_VARIABLE=7)"
-        );
+        let count = std::env::vars_os().count();
+        prepare(MISSING.iter());
+        assert_eq!(std::env::vars_os().count(), count, "added twice");
     }
 }

@@ -17,7 +17,7 @@ use crate::fabric::memory;
 use crate::fabric::others;
 use crate::fabric::policy;
 use crate::fabric::query::{Calling, SUPPORTED_MR, all_entries, has_atomics, takes_messages};
-use crate::fabric::quirks::{self, Quirks};
+use crate::fabric::quirks;
 use crate::fabric::ranking::{Ranking, source};
 use crate::fabric::richer::{with_atomic_order, with_devices, with_messages};
 
@@ -87,10 +87,6 @@ pub(crate) fn choose(options: &Options, calling: Calling) -> Result<Chosen, Erro
                 let rails = others::rails(&device, &rest, options, &ranking);
                 refusals.extend(others::passed_over(&device, &rest, options, &ranking));
                 refusals.retain(|(name, _)| rails.iter().all(|rail| *name != rail.title()));
-                let needs = Quirks::of(&name).needs();
-                if let Some(advice) = environment::advice(&name, needs) {
-                    tracing::warn!("{advice}");
-                }
                 return Ok(Chosen {
                     device,
                     atomics,

@@ -24,10 +24,14 @@ fn a_provider_has_the_traits_of_its_layers() {
     let polls = Trait::PollsKernel;
     let (by_processor, in_parts) = (Trait::ProcessorAtomics, Trait::SendsInParts);
     let (hides, messages) = (Trait::HidesRefusals, Trait::PrefersMessages);
+    let few_receives = Trait::Needs(Setting {
+        variable: "FI_OFI_RXM_MSG_RX_SIZE",
+        value: "128",
+    });
     assert_eq!(names("tcp"), [polls, hides, messages]);
     assert_eq!(
         names("tcp;ofi_rxm"),
-        [polls, hides, messages, by_processor, in_parts]
+        [polls, hides, messages, by_processor, in_parts, few_receives]
     );
     assert_eq!(names("net"), names("tcp"));
     assert_eq!(
@@ -35,13 +39,17 @@ fn a_provider_has_the_traits_of_its_layers() {
         [
             by_processor,
             in_parts,
+            few_receives,
             Trait::ConfirmsSending {
                 unless_several: "FI_OFI_RXM_NUM_MSG_EPS"
             },
             Trait::LosesRegions,
         ]
     );
-    assert_eq!(names("sockets;ofi_rxm"), [polls, by_processor, in_parts]);
+    assert_eq!(
+        names("sockets;ofi_rxm"),
+        [polls, by_processor, in_parts, few_receives]
+    );
     assert!(names("efa-direct").contains(&by_processor));
     for none in ["verbs", "psm3", "cxi", "shm2", "ofi_rxm;lab", "", "TCP"] {
         assert_eq!(names(none), [], "{none}");
@@ -73,12 +81,12 @@ fn the_users_lists_narrow_what_is_prepared() {
         let options = options(include);
         needs(&options).map(|s| s.variable).collect::<Vec<_>>()
     };
-    assert_eq!(variables("tcp,SOCKETS").len(), 1);
-    assert_eq!(variables("sockets"), ["FI_SOCKETS_PE_WAITTIME"]);
-    assert_eq!(variables("tcp"), [""; 0]);
-    assert_eq!(variables(""), [""; 0], "excluded by default");
-    assert_eq!(Quirks::of("sockets").needs().count(), 1);
-    assert_eq!(Quirks::of("sockets;ofi_rxm").needs().count(), 0);
+    // The lists name the lower layer first, so they do not decide about rxm.
+    let (sockets, rxm) = ("FI_SOCKETS_PE_WAITTIME", "FI_OFI_RXM_MSG_RX_SIZE");
+    assert_eq!(variables("tcp,SOCKETS"), [sockets, rxm]);
+    assert_eq!(variables("sockets"), [sockets, rxm]);
+    assert_eq!(variables("tcp"), [rxm]);
+    assert_eq!(variables(""), [rxm], "sockets is excluded by default");
 }
 
 /// Whether a literal names a provider of the table.

@@ -16,16 +16,7 @@ keep=no
 # The toolchain stands in /opt/rust. Crates come by the proxies, certificates and registries of this machine.
 debian_environment=(PATH=/opt/rust/bin:/usr/sbin:/usr/bin:/sbin:/bin CARGO_HOME=/opt/cargo
     CARGO_HTTP_CAINFO=/opt/cargo/certificates.crt)
-for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
-    if [ -n "${!name:-}" ]; then debian_environment+=("$name=${!name}"); fi
-done
-
-leave() {
-    local status=$?
-    trap '' INT TERM
-    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
-    exit $status
-}
+debian_add_proxies
 
 # try COMMAND: runs a command of this project in the root. `wait` waits for it, because a signal
 # interrupts `wait` at once.
@@ -56,8 +47,7 @@ main() {
         '') ;;
         *) debian_die "unknown: $1 (nothing, --keep or --clean)" ;;
     esac
-    trap leave EXIT
-    trap 'exit 130' INT TERM
+    debian_trap
     mkdir -p "$(dirname "$root")"
     debian_make
     put_in_rust

@@ -19,23 +19,9 @@ skips=$logs/skipped
 . scripts/bare_packages_trouble.sh
 
 debian_environment=(OMPI_MCA_rmaps_base_oversubscribe=1)
-for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
-    if [ -n "${!name:-}" ]; then debian_environment+=("$name=${!name}"); fi
-done
+debian_add_proxies
 version=$(sed -n '/workspace.package/,/^$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 archive=btl-ofi-$version-$(uname -m)-linux
-
-leave() {
-    local status=$?
-    trap '' INT TERM
-    end_release
-    exit $status
-}
-
-end_release() {
-    [ -n "$root" ] || return 0
-    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
-}
 
 # as_user COMMAND: runs a shell command in the root as an ordinary user, in the folder of the project.
 as_user() {
@@ -258,7 +244,7 @@ try_release() {
     debian_environment=("${plain_environment[@]}")
     check 'the tarball, without root' tarball
     trouble_of_tarball
-    end_release
+    debian_leave
     root=
 }
 
@@ -274,8 +260,7 @@ main() {
     done
     releases=${suite:-$releases}
     rm -rf "$logs"
-    trap leave EXIT
-    trap 'exit 130' INT TERM
+    debian_trap
     for suite in $releases; do try_release; done
     if [ -e "$skips" ]; then cat "$skips"; fi
     if [ $failures -eq 0 ]; then

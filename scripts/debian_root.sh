@@ -1,6 +1,6 @@
 # Functions for a minimal Debian in a separate root, for `./dev openmpi5`, `./dev openmpi6` and `./dev bare`. Sourced by bash,
-# under `set -euo pipefail`; the script sets `root` (the folder, absolute) and `suite`. The functions need root for debootstrap,
-# chroot and mounts.
+# under `set -euo pipefail`; the script sets `root` (the folder, absolute; empty while there is none), `suite`, and `keep` to yes if
+# the root stays for the next run. The functions need root for debootstrap, chroot and mounts.
 
 # The mirror that this machine's own packages come from, unless DEBIAN_MIRROR names another.
 mirror=${DEBIAN_MIRROR:-$(apt-get indextargets --format '$(REPO_URI)' 2>/dev/null | grep -m1 '/debian/*$' || true)}
@@ -44,6 +44,26 @@ debian_remove() {
         debian_die "something is still mounted under $root; it was left in place"
     fi
     rm -rf --one-file-system "$root"
+}
+
+# Leaves the root as it is for the next run, or removes it.
+debian_leave() {
+    [ -n "$root" ] || return 0
+    if [ "$keep" = yes ]; then debian_unmount; else debian_remove; fi
+}
+
+# Leaves the root when the script ends, also if it is interrupted.
+debian_trap() {
+    trap 'status=$?; trap "" INT TERM; debian_leave; exit $status' EXIT
+    trap 'exit 130' INT TERM
+}
+
+# Programs in the root use the proxies of this machine.
+debian_add_proxies() {
+    local name
+    for name in http_proxy https_proxy no_proxy HTTP_PROXY HTTPS_PROXY NO_PROXY; do
+        if [ -n "${!name:-}" ]; then debian_environment+=("$name=${!name}"); fi
+    done
 }
 
 # Makes the root, unless it was completed before, and mounts the file systems that programs expect. The root has its own

@@ -44,13 +44,6 @@ use_root() {
 # The output of these jobs may contain bytes that are no text.
 grep() { command grep -a "$@"; }
 
-leave() {
-    local status=$?
-    trap '' INT TERM
-    if [ $keep = yes ]; then debian_unmount; else debian_remove; fi
-    exit $status
-}
-
 inside() { debian_inside "$@"; }
 
 make_root() {
@@ -215,8 +208,7 @@ main() {
         *) openmpi_die "unknown: $1 (device, --keep or --clean)" ;;
     esac
     mkdir -p "$openmpi_dir"
-    trap leave EXIT
-    trap 'exit 130' INT TERM
+    debian_trap
     make_root
     # Some tests look up the name of this machine.
     printf '127.0.0.1 localhost %s\n' "$(hostname)" >"$root/etc/hosts"

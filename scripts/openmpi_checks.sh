@@ -12,7 +12,7 @@
 openmpi_program() {
     local provider=$1 ranks=$2 program=$3 out
     shift 3
-    openmpi_hears openmpi_run "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_bin/$program" || return 1
+    openmpi_hears ${OPENMPI_RUN:-openmpi_run} "$provider" "$ranks" --mca btl_ofi_verbose 1 "$@" "$openmpi_bin/$program" || return 1
     grep -q "^$program: ok, $ranks ranks" <<<"$out" || return 1
     # Each process prints its counts at its end; a program without operations over the component prints none.
     [ "$ranks" -eq 1 ] || grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
@@ -305,12 +305,6 @@ openmpi_refuses_configuration() {
     OPENMPI_OSC=rdma,sm,pt2pt openmpi_hears openmpi_run shm 2 -x "LD_PRELOAD=$stand_in" "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" &&
         grep -q 'built for another configuration of Open MPI and steps aside.*opal_convertor_t has another size' <<<"$out"
-}
-
-openmpi_program_apart() {
-    local provider=$1 ranks=$2 program=$3 out
-    openmpi_hears openmpi_run_apart "$provider" "$ranks" --mca btl_ofi_verbose 1 "$openmpi_bin/$program" || return 1
-    grep -q "^$program: ok, $ranks ranks" <<<"$out" && grep -Eq ' [1-9][0-9]* operations posted' <<<"$out"
 }
 
 # If Open MPI has no registration cache, memory is registered one by one.
@@ -777,10 +771,10 @@ openmpi_test() {
 # A whole job over this component, MPI_Send and collectives included.
 openmpi_test_alone() {
     local provider
-    export OPENMPI_BTL=self OPENMPI_RUN=openmpi_run_two_sided
+    export OPENMPI_RUN=openmpi_run_two_sided
     for provider in net 'tcp;ofi_rxm' sockets shm; do
         openmpi_check "what was sent arrives without its sender, $provider" \
-            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca btl_ofi_mode 2
+            openmpi_program "$provider" 3 sent_alone
     done
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "whole mpi4py over this component alone, $provider" openmpi_mpi4py_whole "$provider" 2
@@ -790,10 +784,9 @@ openmpi_test_alone() {
     # If the receiver cannot get, pml/ob1 has the sender put each fragment of a message at once.
     for provider in net 'tcp;ofi_rxm'; do
         openmpi_check "long messages by short puts, $provider" \
-            openmpi_program "$provider" 2 long_messages --mca pml ob1 --mca "btl_ofi_rs_mode" 2 \
-            --mca "btl_ofi_rs_flags" send,put,inplace --mca "btl_ofi_rs_put_limit" 65536
+            openmpi_program "$provider" 2 long_messages --mca "btl_ofi_rs_flags" send,put,inplace --mca "btl_ofi_rs_put_limit" 65536
     done
-    unset OPENMPI_BTL OPENMPI_RUN
+    unset OPENMPI_RUN
 }
 
 openmpi_run_two_sided() {
@@ -820,18 +813,16 @@ openmpi_test_apart() {
     for provider in 'tcp;ofi_rxm' net; do
         for ranks in 2 4; do
             for program in hello_window transfers atomics swaps misaligned window_life threads; do
-                openmpi_check "$program, $ranks ranks on two nodes, $provider" \
-                    openmpi_program_apart "$provider" "$ranks" "$program"
+                OPENMPI_RUN=openmpi_run_apart openmpi_check "$program, $ranks ranks on two nodes, $provider" \
+                    openmpi_program "$provider" "$ranks" "$program"
             done
         done
     done
     for provider in 'tcp;ofi_rxm' net; do
-        openmpi_check "what was unlocked goes to others, 4 ranks on two nodes, $provider" \
-            openmpi_program_apart "$provider" 4 unlocked_alone
-    done
-    for provider in 'tcp;ofi_rxm' net; do
-        openmpi_check "a spin lock that all ranks get, 4 ranks on two nodes, $provider" \
-            openmpi_program_apart "$provider" 4 swap_lock
+        OPENMPI_RUN=openmpi_run_apart openmpi_check "what was unlocked goes to others, 4 ranks on two nodes, $provider" \
+            openmpi_program "$provider" 4 unlocked_alone
+        OPENMPI_RUN=openmpi_run_apart openmpi_check "a spin lock that all ranks get, 4 ranks on two nodes, $provider" \
+            openmpi_program "$provider" 4 swap_lock
     done
     openmpi_test_osc_apart
     for provider in shm 'tcp;ofi_rxm' net; do

@@ -281,8 +281,8 @@ main() {
         for ranks in 1 2 3 4; do
             openmpi_check "mpi4py, $ranks ranks, $provider" openmpi_mpi4py_run "$provider" "$ranks" test_rma test_rma_nb test_win
         done
-        OPENMPI_BTL=self openmpi_check "what was sent arrives without its sender, $provider" \
-            openmpi_program "$provider" 3 sent_alone --mca pml ob1 --mca btl_ofi_mode 2
+        OPENMPI_RUN=openmpi_run_two_sided openmpi_check "what was sent arrives without its sender, $provider" \
+            openmpi_program "$provider" 3 sent_alone
         openmpi_check "whole mpi4py over this component alone, 2 ranks, $provider" openmpi_mpi4py_whole "$provider" 2
     done
     openmpi_end

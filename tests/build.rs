@@ -39,7 +39,6 @@ fn main() {
     println!("cargo::rerun-if-changed=c");
     println!("cargo::rerun-if-changed=../plugin-api/include/btl_plugin.h");
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
-    compile("c/device.c", &out.join("device"), &[], &[], &["-ldl"]);
     compile(
         "c/one_override.c",
         &out.join("one_override"),

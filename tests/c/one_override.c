@@ -158,6 +158,8 @@ static void check(const struct calls *c)
     transfer(c, handle, 1, 1, 0);
     need(set(c, NULL, NULL) == BTL_OVERRIDES_NONE_SET, "an answer to nothing");
     transfer(c, handle, 0, 0, 2);
+    need(call->put(c->module, c->self, device + BYTES - 8, (uintptr_t)device, handle, handle, 32, 0,
+                   BTL_NO_ORDER, NULL, NULL, NULL) == BTL_VALUE_OUT_OF_BOUNDS, "local bounds");
     need(call->deregister_mem(c->module, handle) == BTL_SUCCESS, "deregister_mem");
 
     /* Now neither the provider nor the transport has functions for ROCm. */

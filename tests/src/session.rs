@@ -167,6 +167,27 @@ impl<'host> Session<'host> {
         copy
     }
 
+    /// A put from and to memory of this session, without a callback.
+    ///
+    /// # Safety
+    /// The bytes at `local` and of the peer's handle are valid until the next flush.
+    pub unsafe fn put(
+        &self,
+        (local, remote): (*mut c_void, u64),
+        peer: *const Handle,
+        size: usize,
+        (flags, order): (u32, i32),
+    ) -> Status {
+        let (module, endpoint, handle) = (self.module, self.endpoint, self.handle);
+        let (put, none) = (self.table.put.unwrap(), ptr::null_mut());
+        // SAFETY: the objects live, and the caller guarantees the rest.
+        unsafe {
+            put(
+                module, endpoint, local, remote, handle, peer, size, flags, order, None, none, none,
+            )
+        }
+    }
+
     /// Makes progress once; a negative result is an error.
     pub fn progress(&self) -> i32 {
         // SAFETY: the component is open.

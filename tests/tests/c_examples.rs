@@ -200,8 +200,8 @@ fn communicators_collectives_and_an_overriding_layer() {
     program("collectives", &[2, 4]);
 }
 
-/// The C interface runs under valgrind: no invalid access, no leak. Calls with HOST_PROC_NULL and entries of a table need no
-/// other rank. The test uses libbtl_ofi.so, because the C plugin cannot run under valgrind (see `c_programs.rs`).
+/// The C interface runs under valgrind: no invalid access, no leak. Calls with HOST_PROC_NULL, entries of a table and copies of
+/// a device need no other rank. The test uses libbtl_ofi.so, because the C plugin cannot run under valgrind (see `c_programs.rs`).
 #[test]
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };
@@ -210,8 +210,10 @@ fn examples_under_valgrind() {
         ("collectives", 2),
         ("no_rank", 1),
         ("every_coll_entry", 1),
+        ("own_device", 1),
     ] {
-        let program = compile(name, "c");
+        // Other tests compile the programs at the same time.
+        let program = compile_with(name, "c", "-valgrind", &[]);
         let checker = Path::new(&valgrind[0]);
         let options = valgrind[1..].iter().map(String::as_str);
         let own: Vec<&str> = options.chain(program.to_str()).collect();

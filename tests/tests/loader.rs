@@ -146,7 +146,7 @@ fn refuses_files_that_are_no_shared_objects() {
     refused(&file("truncated.so", &whole[..100]), &["found"]);
     // A program with usual links is an ELF shared object by its type; it has no entry, or the
     // dynamic loader refuses it.
-    refused(&c_program("device"), &["found"]);
+    refused(&c_program("one_override"), &["found"]);
     refused(
         &file("object.o", &{
             let mut relocatable = whole.clone();

@@ -30,22 +30,7 @@ fn a_running_process() {
     for _ in 0..7 {
         let (local, remote) = (session.local(0), session.remote(8));
         // SAFETY: module, endpoint and handles live, and both words are in registered memory.
-        let status = unsafe {
-            session.table.put.unwrap()(
-                session.module,
-                session.endpoint,
-                local,
-                remote,
-                session.handle,
-                handle.as_ptr().cast(),
-                24,
-                0,
-                255,
-                None,
-                ptr::null_mut(),
-                ptr::null_mut(),
-            )
-        };
+        let status = unsafe { session.put((local, remote), handle.as_ptr().cast(), 24, (0, 255)) };
         assert!(status.is_ok(), "{status}");
     }
     assert_eq!(session.flush(), Status::SUCCESS);

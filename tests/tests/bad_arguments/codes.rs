@@ -106,20 +106,7 @@ pub(crate) fn codes(s: &mut Session) {
                 assert!(!status.is_ok(), "cswapv {code}: {status}");
             }
             // Flags and orders are hints to puts and gets.
-            t.put.unwrap()(
-                module,
-                endpoint,
-                local,
-                remote,
-                handle,
-                peer,
-                8,
-                noise,
-                noise as i32,
-                None,
-                null_mut(),
-                null_mut(),
-            );
+            s.put((local, remote), peer, 8, (noise, noise as i32));
             t.atomic_op.unwrap()(
                 module,
                 endpoint,
@@ -148,7 +135,6 @@ pub(crate) fn codes(s: &mut Session) {
 /// A peer's handle comes from another process: any bytes cause at most an error status or a failed
 /// completion.
 pub(crate) fn handles(s: &mut Session) {
-    let (t, module, endpoint) = (s.table, s.module, s.endpoint);
     let (local, remote) = (s.local(0), s.remote(8));
     let good = s.handle_copy();
     let mut random = Random::new();
@@ -162,22 +148,7 @@ pub(crate) fn handles(s: &mut Session) {
             _ => bad[word] = [0, u64::MAX][random.below(2)],
         }
         // SAFETY: the handle has the right size; all other arguments are valid until the flush.
-        let status = unsafe {
-            t.put.unwrap()(
-                module,
-                endpoint,
-                local,
-                remote,
-                null_mut(),
-                bad.as_ptr().cast(),
-                8,
-                0,
-                NO_ORDER,
-                None,
-                null_mut(),
-                null_mut(),
-            )
-        };
+        let status = unsafe { s.put((local, remote), bad.as_ptr().cast(), 8, (0, NO_ORDER)) };
         let flushed = s.flush();
         refused += usize::from(!status.is_ok() || !flushed.is_ok());
         assert!(s.flush().is_ok(), "a second flush after {bad:x?}");

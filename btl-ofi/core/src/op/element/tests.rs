@@ -1,17 +1,33 @@
 use super::*;
 
+/// Sums of elements among other threads. `results` may be NULL.
+fn sums<T>(
+    datatype: Datatype,
+    count: usize,
+    at: *mut T,
+    operands: *const u8,
+    results: *mut u8,
+) -> Elements {
+    Elements {
+        datatype,
+        op: AtomicOp::Sum,
+        count,
+        at: at.cast(),
+        operands,
+        compare: 0,
+        results,
+        alone: false,
+    }
+}
+
 /// Applies `op` to one element of any type in the low bytes of `start`. Returns the old value and the new word.
 fn one(datatype: Datatype, op: AtomicOp, start: u64, operand: u64, compare: u64) -> (u64, u64) {
     let (mut at, mut old) = (start, 0u64);
+    let (operands, results) = ((&raw const operand).cast(), (&raw mut old).cast());
     let e = Elements {
-        datatype,
         op,
-        count: 1,
-        at: (&raw mut at).cast(),
-        operands: (&raw const operand).cast(),
         compare,
-        results: (&raw mut old).cast(),
-        alone: false,
+        ..sums(datatype, 1, &raw mut at, operands, results)
     };
     // SAFETY: all pointers are to 8-byte words, which hold one element of any type.
     unsafe { apply(&e) };
@@ -93,16 +109,8 @@ fn vectors_from_anywhere_to_anywhere() {
         operands[1 + 4 * i..5 + 4 * i].copy_from_slice(&v.to_ne_bytes());
     }
     let mut results = [0u8; 13];
-    let e = Elements {
-        datatype: Datatype::Uint32,
-        op: AtomicOp::Sum,
-        count: 3,
-        at: at.as_mut_ptr().cast(),
-        operands: operands[1..].as_ptr(),
-        compare: 0,
-        results: results[1..].as_mut_ptr(),
-        alone: false,
-    };
+    let (from, into) = (operands[1..].as_ptr(), results[1..].as_mut_ptr());
+    let e = sums(Datatype::Uint32, 3, at.as_mut_ptr(), from, into);
     // SAFETY: each buffer holds three elements.
     unsafe { apply(&e) };
     assert_eq!(at, [11, 22, 33]);
@@ -139,15 +147,10 @@ fn long_vectors_compute_what_elements_do() {
                 let mut words = vec![0u128; start.len().div_ceil(16)];
                 let at = words.as_mut_ptr().cast::<u8>();
                 let mut results = vec![0xeeu8; count * size + 1];
+                let (from, into) = (operands[1..].as_ptr(), results[1..].as_mut_ptr());
                 let mut elements = Elements {
-                    datatype,
                     op,
-                    count,
-                    at: at.wrapping_add(first * size),
-                    operands: operands[1..].as_ptr(),
-                    compare: 0,
-                    results: results[1..].as_mut_ptr(),
-                    alone: false,
+                    ..sums(datatype, count, at.wrapping_add(first * size), from, into)
                 };
                 let what = format!("{op:?} of {count} {datatype:?} from element {first} on");
                 let vector = &start[first * size..][..count * size];
@@ -192,31 +195,29 @@ fn long_vectors_compute_what_elements_do() {
     }
 }
 
-/// Some threads change whole vectors, and one thread changes single elements of them. No change is
-/// lost.
+/// Some threads change whole vectors, and others change single elements of them. No change is lost.
 #[test]
 fn vectors_and_elements_exclude_each_other() {
     const COUNT: usize = 21;
     const TURNS: usize = 3000;
-    for datatype in [Datatype::Double, Datatype::Float, Datatype::Uint16] {
-        let one: Vec<u8> = match datatype {
-            Datatype::Double => 1f64.to_ne_bytes().repeat(COUNT),
-            Datatype::Float => 1f32.to_ne_bytes().repeat(COUNT),
-            _ => 1u16.to_ne_bytes().repeat(COUNT),
+    for datatype in [
+        Datatype::Double,
+        Datatype::Float,
+        Datatype::Uint8,
+        Datatype::Uint16,
+        Datatype::Int64,
+    ] {
+        let number = |n: usize| match datatype {
+            Datatype::Double => (n as f64).to_ne_bytes().to_vec(),
+            Datatype::Float => (n as f32).to_ne_bytes().to_vec(),
+            _ => n.to_ne_bytes()[..datatype.size()].to_vec(),
         };
+        let one = number(1).repeat(COUNT);
         let mut words = [0u128; COUNT];
         let (size, place) = (datatype.size(), words.as_mut_ptr().expose_provenance());
         let add = |first: usize, count: usize| {
-            let e = Elements {
-                datatype,
-                op: AtomicOp::Sum,
-                count,
-                at: std::ptr::with_exposed_provenance_mut(place + first * size),
-                operands: one.as_ptr(),
-                compare: 0,
-                results: std::ptr::null_mut(),
-                alone: false,
-            };
+            let at = std::ptr::with_exposed_provenance_mut::<u8>(place + first * size);
+            let e = sums(datatype, count, at, one.as_ptr(), std::ptr::null_mut());
             // SAFETY: the words outlive the threads.
             unsafe { apply(&e) };
         };
@@ -224,13 +225,10 @@ fn vectors_and_elements_exclude_each_other() {
             for _ in 0..2 {
                 s.spawn(|| (0..TURNS).for_each(|_| add(0, COUNT)));
             }
-            s.spawn(|| (0..TURNS).for_each(|turn| add(turn % COUNT, 1)));
+            for _ in 0..2 {
+                s.spawn(|| (0..TURNS).for_each(|turn| add(turn % COUNT, 1)));
+            }
         });
-        let end = |times: usize| match datatype {
-            Datatype::Double => (times as f64).to_ne_bytes().to_vec(),
-            Datatype::Float => (times as f32).to_ne_bytes().to_vec(),
-            _ => (times as u16).to_ne_bytes().to_vec(),
-        };
         for i in 0..COUNT {
             let mut element = vec![0u8; size];
             // SAFETY: the pointer is to an element of the words.
@@ -239,7 +237,8 @@ fn vectors_and_elements_exclude_each_other() {
                 std::ptr::copy_nonoverlapping(at, element.as_mut_ptr(), size);
             }
             let alone = TURNS / COUNT + usize::from(i < TURNS % COUNT);
-            assert_eq!(element, end(2 * TURNS + alone), "{datatype:?}, element {i}");
+            let end = number(2 * TURNS + 2 * alone);
+            assert_eq!(element, end, "{datatype:?}, element {i}");
         }
     }
 }
@@ -251,58 +250,15 @@ fn listed_elements_are_changed_in_order() {
     for alone in [false, true] {
         let (mut at, mut old) = ([1u32, 2, 3, 4, 5], [0u32; 4]);
         let operands = [10u32, 20, 30, 40];
+        let (from, into) = (operands.as_ptr().cast(), old.as_mut_ptr().cast());
         let e = Elements {
-            datatype: Datatype::Uint32,
-            op: AtomicOp::Sum,
-            count: 4,
-            at: at.as_mut_ptr().cast(),
-            operands: operands.as_ptr().cast(),
-            compare: 0,
-            results: old.as_mut_ptr().cast(),
             alone,
+            ..sums(Datatype::Uint32, 4, at.as_mut_ptr(), from, into)
         };
         // SAFETY: all positions are elements of the array, and there are as many operands and
         // results.
         unsafe { apply_to_listed(&e, &[4, 0, 4, 2]) };
         assert_eq!(at, [21, 2, 43, 4, 45]);
         assert_eq!(old, [5, 1, 15, 3]);
-    }
-}
-
-#[test]
-fn elements_stay_whole_among_threads() {
-    for datatype in [Datatype::Double, Datatype::Uint8, Datatype::Int64] {
-        let mut at = 0u64;
-        let place = &raw mut at as usize;
-        std::thread::scope(|s| {
-            for _ in 0..3 {
-                s.spawn(|| {
-                    let operand = match datatype {
-                        Datatype::Double => 1f64.to_bits(),
-                        _ => 1,
-                    };
-                    for _ in 0..10_000 {
-                        let e = Elements {
-                            datatype,
-                            op: AtomicOp::Sum,
-                            count: 1,
-                            at: std::ptr::with_exposed_provenance_mut(place),
-                            operands: (&raw const operand).cast(),
-                            compare: 0,
-                            results: std::ptr::null_mut(),
-                            alone: false,
-                        };
-                        // SAFETY: the pointers are to words that outlive the scope.
-                        unsafe { apply(&e) };
-                    }
-                });
-            }
-        });
-        let end = match datatype {
-            Datatype::Double => 30_000f64.to_bits(),
-            Datatype::Uint8 => u64::from(30_000u32 as u8),
-            _ => 30_000,
-        };
-        assert_eq!(at, end, "{datatype:?}");
     }
 }

@@ -236,13 +236,17 @@ openmpi_hears_parameters() {
     grep -q 'using tcp;ofi_rxm on ' <<<"$out"
 }
 
-# A program whose list of BTLs does not name the component pays nothing: libfabric is not opened.
+# A program whose list of BTLs does not name the component pays nothing: libfabric is not opened, and not even loaded where no
+# component of Open MPI may use it.
 openmpi_opens_by_name() {
     local out
     OMPI_MCA_btl_ofi_verbose=1 OMPI_MCA_mca_base_component_path=$openmpi_path \
         openmpi_hears timeout 60 mpirun -n 2 --oversubscribe --mca osc ^ofi_rs "$openmpi_bin/hello_window" || return 1
     grep -q 'hello_window: ok' <<<"$out" && ! grep -q 'provider' <<<"$out" &&
-        [ "$(grep -c 'the list of BTLs does not name the component' <<<"$out")" -eq 2 ]
+        [ "$(grep -c 'the list of BTLs does not name the component' <<<"$out")" -eq 2 ] || return 1
+    out=$(OMPI_MCA_mca_base_component_path=$openmpi_path timeout 60 mpirun -n 1 --mca pml ob1 --mca btl ^ofi \
+        env LD_DEBUG=files "$openmpi_bin/hello_window" 2>&1) || return 1
+    grep -q 'hello_window: ok' <<<"$out" && grep -q 'calling init: .*mca_btl_ofi_rs' <<<"$out" && ! grep 'calling init: .*libfabric' <<<"$out"
 }
 
 # Without lists of the user: providers excluded by default are not used, and each refusal is printed with its reason. Without a

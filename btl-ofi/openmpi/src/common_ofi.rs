@@ -1,14 +1,19 @@
 //! Open MPI's own library `common/ofi`, which registers the parameters that all components over libfabric share.
 //!
-//! If the library is present, the library registers the parameters for this component too. If this component registered them
+//! If other components use the library, it registers the parameters for this component too. If this component registered them
 //! first, the library would register them again for the next component, with its own storage, and Open MPI would forget values
-//! that were set by this component's synonyms.
+//! that were set by this component's synonyms. Where none uses it, the library is not loaded: it loads libfabric, which takes
+//! 0.2 s where libfabric has libraries of psm.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::{transmute, zeroed};
 
+use mca_params::{Kind, Value};
+
 use crate::bindings as ffi;
+use crate::params::admits;
 use crate::series;
+use crate::storage::Variable;
 
 type Register = unsafe extern "C" fn(*const ffi::mca_base_component_t) -> c_int;
 
@@ -42,7 +47,7 @@ fn find() -> Option<*mut c_void> {
             .find(|symbol| !symbol.is_null())
     };
     lookup(libc::RTLD_DEFAULT).or_else(|| {
-        let path = beside_core(series::COMMON_OFI?)?;
+        let path = beside_core(series::COMMON_OFI.filter(|_| others_may_use_it())?)?;
         // RTLD_NOW: a missing symbol makes this call fail, not a later one. The library is never closed, because it
         // keeps the variables that it registered.
         // SAFETY: the path is NUL-terminated and names a library of the running Open MPI, whose components load it the
@@ -50,6 +55,15 @@ fn find() -> Option<*mut c_void> {
         let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) };
         (!library.is_null()).then_some(library).and_then(lookup)
     })
+}
+
+/// Whether Open MPI may load a component of its own over libfabric: btl/ofi, or mtl/ofi for messages by pml/cm. If the list of pmls
+/// is not in the environment, which has those of mpirun's options, it may admit cm.
+fn others_may_use_it() -> bool {
+    let btls = Variable::of_framework(c"btl").and_then(|list| list.value(Kind::String));
+    let btls = btls.as_ref().and_then(Value::as_str).unwrap_or_default();
+    let pmls = std::env::var("OMPI_MCA_pml").unwrap_or_default();
+    admits(btls, "ofi") || admits(&pmls, "cm")
 }
 
 /// The path of a library in the folder of the running Open MPI's core library.

@@ -37,6 +37,14 @@ pub(crate) fn lists(list: &str, name: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|entry| entry.trim() == name)
 }
 
+/// Whether a component of this name may be loaded under a list of components: an empty list admits all.
+pub(crate) fn admits(list: &str, name: &str) -> bool {
+    match list.trim().strip_prefix('^') {
+        Some(excluded) => !lists(excluded, name),
+        None => list.trim().is_empty() || lists(list, name),
+    }
+}
+
 /// Refuses a value that the declaration does not allow, and spells a word as the declaration does. Open MPI checks enumerations
 /// but not ranges, and reads text that is not a number as 0. The error says what is allowed.
 pub(crate) fn check_allowed(declared: &Declaration, value: Value) -> Result<Value, String> {
@@ -111,5 +119,15 @@ mod tests {
         assert!(lists("self, ofi_rs", "ofi_rs") && lists("ofi", "ofi"));
         assert!(!lists("self,ofi_rs", "ofi") && !lists("", "ofi"));
         assert!(!lists("^tcp,ofi", "ofi") && !lists(" ^ofi", "ofi"));
+    }
+
+    #[test]
+    fn a_list_admits_what_it_names_or_does_not_exclude() {
+        for list in ["", " ", "cm", "ob1, cm", "^ob1", " ^ob1,ucx"] {
+            assert!(admits(list, "cm"), "{list}");
+        }
+        for list in ["ob1", "ob1,ucx", "^cm", " ^ob1, cm"] {
+            assert!(!admits(list, "cm"), "{list}");
+        }
     }
 }

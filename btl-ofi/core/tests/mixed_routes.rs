@@ -30,9 +30,6 @@ const OPERATIONS: usize = 400;
 const RINGS: u64 = 4;
 
 fn count_all(provider: &'static str, seed: u64) {
-    // SAFETY: the call precedes all threads of this test; all tests of the process set equal
-    // values.
-    unsafe { std::env::set_var("FI_SOCKETS_PE_WAITTIME", "0") };
     let t = open(provider, ThreadLevel::Single, &[SAME_NODE]);
     let window = Window::new(Memory::Memfd, WORDS);
     let region = window.register(&t, Access::all()).unwrap();

@@ -18,34 +18,25 @@ use std::ffi::c_void;
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-use plugin_api::Status;
-
-use crate::op::apply::Carried;
 use crate::op::completion::Finished;
-use crate::op::request::Operands;
-use crate::op::responder;
 use crate::op::tag::Tag;
 use crate::peer::counters::CountersRef;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{ProcessId, State};
 use crate::peer::reach::Probe;
-use crate::sm::ring::{Answer, Command};
 use crate::sm::segment::{Claim, LARGEST, SLOTS};
 
-mod answers;
 mod area;
 mod autotune;
+mod commands;
 mod done;
 mod fragments;
-mod operands;
 mod transfers;
 
 use area::Area;
 pub(crate) use autotune::Way as GetWay;
 pub(crate) use done::Done;
 use fragments::Queued;
-pub(crate) use operands::Room;
-use operands::{copy, word_of};
 use transfers::Tuning;
 
 /// Alignment of the parts of the payload: a cache line.
@@ -100,17 +91,6 @@ pub(crate) const RECORD: usize = size_of::<Pending>();
 
 const _: () = assert!(RECORD == 64 && LARGEST <= u16::MAX as usize);
 
-/// The status with which the responder refused a command; `None` if it executed the command.
-#[inline]
-fn refusal(answer: &Answer) -> Option<Status> {
-    match Status(answer.status) {
-        Status(0) => None,
-        // A faulty responder must not make this process retry forever.
-        s if s.is_ok() || s.is_again() => Some(Status::ERROR),
-        s => Some(s),
-    }
-}
-
 /// Record of a slot that holds no operation.
 fn no_operation(endpoint: NonNull<Endpoint>) -> Finished {
     Finished {
@@ -150,23 +130,6 @@ pub(crate) struct Requester {
     /// Transfers that only the responder can make. At least one of these transfers has slots in use, unless there
     /// is room for none.
     queued: VecDeque<Queued>,
-}
-
-impl Command {
-    /// The form that a command has in a ring, without operands.
-    #[inline(always)]
-    pub(crate) fn of(c: &responder::Command) -> Command {
-        Command {
-            what: c.what,
-            count: c.count,
-            payload: 0,
-            address: c.address,
-            key: c.key,
-            cookie: c.cookie,
-            value: 0,
-            compare: c.compare,
-        }
-    }
 }
 
 impl Requester {
@@ -249,115 +212,6 @@ impl Requester {
     /// Whether the responder of a [leaving](Self::leaving) ring has stopped answering.
     pub(crate) fn has_lost_its_target(&self) -> bool {
         self.is_closed() || self.leaving.map(ProcessId::state) == Some(State::Gone)
-    }
-
-    /// Room for a transfer of at most a word, if the ring has a free slot.
-    #[inline(always)]
-    pub(crate) fn room_for_word(&self, size: usize) -> Option<Room> {
-        (self.in_use() < SLOTS).then(|| Room::in_command(size))
-    }
-
-    /// Reserves room for an operation with `size` bytes of operands. `must` means that only the responder can execute
-    /// the operation. Without `must`, OUT_OF_RESOURCE leaves the operation to CMA instead of allocating memory.
-    #[inline]
-    pub(crate) fn reserve(&mut self, size: usize, must: bool) -> Result<Room, Status> {
-        if self.in_use() >= SLOTS {
-            return Err(Status::TEMP_OUT_OF_RESOURCE);
-        }
-        if size <= size_of::<u64>() {
-            return Ok(Room::in_command(size));
-        }
-        self.reserve_payload(size, must)
-    }
-
-    fn reserve_payload(&mut self, size: usize, must: bool) -> Result<Room, Status> {
-        let (payload, at) = self.area.reserve(&mut self.claim, size, must)?;
-        Ok(Room { size, payload, at })
-    }
-
-    /// Posts an atomic with its operands in `room`, which [`reserve`](Self::reserve) just returned.
-    ///
-    /// # Safety
-    /// `operands` is readable for the room's size. `result` is NULL, or writable for the room's size until the
-    /// operation completes.
-    #[inline]
-    pub(crate) unsafe fn post(
-        &mut self,
-        command: Command,
-        operands: Operands,
-        room: Room,
-        result: *mut c_void,
-        finished: Finished,
-    ) {
-        // SAFETY: the caller guarantees that `operands` is readable and `result` NULL or writable for the room's
-        // size.
-        unsafe { self.post_as(Use::Atomic, command, operands, room, result, finished) };
-    }
-
-    /// Posts an apply with its operands in `room`, which [`reserve`](Self::reserve) just returned. The room is large enough
-    /// for the operands and for the results, which come back in the same place.
-    ///
-    /// # Safety
-    /// `operands` is readable for the operands' size in `carried`. `result` is NULL, or writable for the results' size in
-    /// `carried` until the operation completes.
-    pub(crate) unsafe fn post_apply(
-        &mut self,
-        command: &responder::Command,
-        (operands, carried): (*const u8, Carried),
-        room: Room,
-        result: *mut c_void,
-        finished: Finished,
-    ) {
-        self.results[(self.tail % SLOTS) as usize] = carried.results as u16;
-        let none = Operands::Buffer(ptr::null());
-        // SAFETY: the room is in the payload, because the operands have more than a word, and it is at least as large as
-        // the operands. The caller guarantees operands and result.
-        unsafe {
-            copy(operands, room.at, carried.operands);
-            let command = Command::of(command);
-            self.post_as(Use::Apply, command, none, room, result, finished);
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn post_as(
-        &mut self,
-        used: Use,
-        mut command: Command,
-        operands: Operands,
-        room: Room,
-        result: *mut c_void,
-        finished: Finished,
-    ) {
-        let Room { size, payload, at } = room;
-        command.payload = payload;
-        match operands {
-            Operands::Value(value) => command.value = value,
-            // A read has no operands.
-            Operands::Buffer(buffer) if buffer.is_null() => {}
-            Operands::Buffer(buffer) if at.is_null() => {
-                // SAFETY: the caller guarantees that `operands` is readable for the room's size, here at most a word.
-                command.value = unsafe { word_of(buffer.cast(), size) };
-            }
-            // SAFETY: the caller guarantees that `operands` is readable for the room's size, and `reserve` found this
-            // much room in the payload.
-            Operands::Buffer(buffer) => unsafe { copy(buffer.cast(), at, size) },
-        }
-        if !at.is_null() {
-            self.area.begin(size);
-        }
-        // Read once, because the compiler assumes that the writes below may change it.
-        let position = self.tail;
-        self.pending[(position % SLOTS) as usize].write(Pending {
-            finished,
-            result,
-            payload,
-            size: size as u16,
-            used,
-        });
-        self.claim.ring().slot(position).publish(position, &command);
-        self.tail = position.wrapping_add(1);
-        self.claim.announce();
     }
 
     /// Ends the oldest operation without its answer. A transfer that the responder has not begun is revoked, so

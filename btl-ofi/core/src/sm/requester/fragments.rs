@@ -9,10 +9,11 @@ use std::ptr;
 
 use plugin_api::Status;
 
-use super::{Answer, Done, Pending, Requester, Use, copy, no_operation, refusal};
+use super::commands::{copy, refusal};
+use super::{Done, Pending, Requester, Use, no_operation};
 use crate::op::completion::Finished;
 use crate::op::request::{Operands, Request};
-use crate::sm::ring::Command;
+use crate::sm::ring::{Answer, Command};
 
 /// Largest fragment in bytes. The payload holds several fragments, so that both sides copy at the
 /// same time.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use plugin_api::Status;
 
 use super::autotune::{Autotune, Way};
-use super::{Done, Requester, Room, Use, no_operation, refusal};
+use super::commands::refusal;
+use super::{Done, Requester, Use, no_operation};
 use crate::base::cma::{self, Refused};
 use crate::op::completion::Finished;
 use crate::op::request::{Operands, Request};
-use crate::op::responder::PUT;
 use crate::peer::counters::add;
 use crate::peer::route::Transfers;
 use crate::sm::ring::Command;
@@ -140,24 +140,6 @@ impl Requester {
     #[inline]
     pub(super) fn answered_in_time(&mut self) {
         (self.tuning.ring_backoff, self.tuning.wait) = (Backoff::default(), Wait::default());
-    }
-
-    /// Posts a put from `local`, or a get to it, in `room`, which [`reserve`](Self::reserve) just returned.
-    ///
-    /// # Safety
-    /// The operands of a put are readable for the room's size. The result of a get is writable for the room's size
-    /// until the operation completes.
-    #[inline(always)]
-    pub(crate) unsafe fn transfer(&mut self, request: &Request, room: Room, finished: Finished) {
-        let (command, operands) = (Command::of(&request.command), request.operands);
-        let used = match command.what {
-            PUT => Use::Put,
-            _ => Use::Get,
-        };
-        self.transfers += 1;
-        // SAFETY: the caller guarantees the buffer for the room's size: readable for a put, writable until completion
-        // for a get.
-        unsafe { self.post_as(used, command, operands, room, request.result, finished) };
     }
 
     /// Revokes all transfers if the responder's answer is overdue and CMA can make them.

@@ -110,11 +110,12 @@ impl Core {
         add(&carried.bytes, bytes as u64, shared);
     }
 
-    /// Counts an operation that goes by a ring or a message. Only the first context has such operations, and
-    /// its lock is held.
+    /// Counts an operation that is about to be posted to a ring: for its carrier, and as outstanding. Only the first context has
+    /// rings, and its lock is held.
     #[inline(always)]
-    pub(crate) fn count_by_first(&self, peer: &Endpoint, carrier: Carrier, bytes: usize) {
-        self.carried(Share::ONLY, (peer, carrier, bytes), false);
+    pub(crate) fn count_in_ring(&self, context: &Context, peer: &Endpoint, bytes: usize) -> Tag {
+        self.carried(Share::ONLY, (peer, Carrier::Ring, bytes), false);
+        context.raise(peer, self.setup.threaded)
     }
 
     /// [`Context::lower`] for callers that do not have the threading as a constant.

@@ -19,7 +19,6 @@
 use std::ffi::c_void;
 use std::ptr::NonNull;
 
-use plugin_api::counters::Carrier;
 use plugin_api::{AtomicKind, AtomicOp, Status};
 
 use crate::core::context::{Carriers, State};
@@ -30,7 +29,6 @@ use crate::op::apply::{Apply, Area, Carried, Plan};
 use crate::op::request::Caller;
 use crate::op::request::Operands;
 use crate::op::responder::{APPLY, Command, Responder};
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
 use crate::sm::requester::Requester;
@@ -234,8 +232,7 @@ impl Transport {
                 return Some(self.refused_by_ring(endpoint, context, status, count));
             }
         };
-        self.count_by_first(peer, Carrier::Ring, carried.operands);
-        let tag = context.raise(peer, self.setup.threaded);
+        let tag = self.count_in_ring(context, peer, carried.operands);
         let operands = (encoded.area.start(), carried);
         let finished = encoded.caller.finished(tag);
         // SAFETY: the area holds the operands, and the caller guarantees the results.
@@ -283,15 +280,10 @@ impl Transport {
         // SAFETY: the batch has room, the area holds the operands, and the caller guarantees the results.
         unsafe {
             batch.push((command, &form), (operands, carried.operands));
-            let (own, peers) = context.raise_both(peer, self.setup.threaded);
-            if caller.expects(&form) {
-                let finished = caller.finished(Tag::new(endpoint, own, peers));
-                batch.expect((&form, carried.results), result.cast(), finished);
-            } else {
-                batch.count(own, peers);
-            }
+            let (to, how) = ((endpoint, context), (caller, &form));
+            let bytes = (carried.operands, carried.results);
+            self.count_added(batch, to, how, bytes, *result, self.setup.threaded);
         }
-        self.count_by_first(peer, Carrier::Message, carried.operands);
         state.carriers = Carriers::Messages;
         drop(state);
         if full {

@@ -11,7 +11,6 @@
 //!
 //! The atomic takes the route of the peer's atomics, so other atomics may also read and change the counter.
 
-use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 
 use plugin_api::counters::Carrier;
@@ -23,7 +22,6 @@ use crate::engine::compound::state::{Event, Parts, note, part};
 use crate::engine::transport::Transport;
 use crate::fabric::msg::Form;
 use crate::op::request::{Action, Atomic, Caller, Notice, Op, Request};
-use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::route::{Atomics, Transfers};
 
@@ -228,17 +226,10 @@ impl Transport {
             drop(state);
             return self.untold(endpoint);
         };
-        let threaded = self.setup.threaded;
-        let (own, peers) = context.raise_both(peer, threaded);
-        if caller.completion.is_none() {
-            batch.count(own, peers);
-        } else {
-            let finished = caller.finished(Tag::new(endpoint, own, peers));
-            let nowhere: *mut c_void = ptr::null_mut();
-            // SAFETY: a put has no result.
-            unsafe { batch.expect((&form, put.size), nowhere.cast(), finished) };
-        }
-        self.count_by_first(peer, Carrier::Message, put.size);
+        let (to, how) = ((endpoint, context), (caller, &form));
+        let (none, threaded) = (ptr::null_mut(), self.setup.threaded);
+        // SAFETY: the caller guarantees that `endpoint` is live; a put has no result.
+        unsafe { self.count_added(batch, to, how, (put.size, 0), none, threaded) };
         drop(state);
         if full {
             self.poll_while_sending(context);

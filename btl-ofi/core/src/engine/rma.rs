@@ -11,8 +11,10 @@ use crate::base::guarded::guarded;
 use crate::base::hints::{MESSAGE, NO_CALLBACK, OTHER, Way, branch};
 use crate::carrier::ring::transfers::MOST;
 use crate::engine::transport::Transport;
+use crate::fabric::msg::Form;
 use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
+use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
 
 impl Transport {
@@ -35,39 +37,39 @@ impl Transport {
         size: usize,
         completion: Option<Completion>,
     ) -> Option<Status> {
-        // SAFETY: the caller guarantees that `endpoint` is live.
-        let peer = unsafe { endpoint.as_ref() };
-        let to = (remote, remote_address);
-        // SAFETY: the caller guarantees that `T` is the transport's threading.
-        if WAY == OTHER && !unsafe { peer.sends_transfers_on_node::<T>() } {
-            // SAFETY: the caller guarantees that `T` is the transport's threading.
-            if unsafe { peer.sends_transfers_by_message::<T>() } {
-                // SAFETY: the caller guarantees that `endpoint` is live and the buffer valid until completion.
-                return unsafe {
-                    self.try_tell_transfer::<PUT>(endpoint, local, to, size, completion)
-                };
-            }
-            return None;
-        }
-        let (puts, gets) = match WAY {
-            MESSAGE => self.setup.message_limits,
-            _ => self.setup.quick_limits,
-        };
-        let (buffer, limit) = ((local, size), if PUT { puts } else { gets });
-        let virtual_addresses = self.quick.virtual_addresses;
-        let target = remote.open_transfer(remote_address, buffer, limit, virtual_addresses)?;
-        if WAY == MESSAGE {
-            // SAFETY: the caller guarantees `T`, that `endpoint` is live and the buffer valid until completion.
-            return unsafe {
-                self.gather_transfer::<T, PUT>(endpoint, local, to, size, completion)
-            };
-        }
-        // SAFETY: the endpoint is live, and its address does not change; the local buffer is the caller's until
-        // completion; `open_target` checked that the target's region allows all accesses; the message is used only
-        // while the context is locked.
+        // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the buffer is valid until completion. The
+        // endpoint's address does not change; `open_transfer` checked that the target's region allows all accesses; the
+        // provider's message is used only while the context is locked.
         unsafe {
+            let peer = endpoint.as_ref();
+            if WAY == OTHER && !peer.sends_transfers_on_node::<T>() {
+                if !peer.sends_transfers_by_message::<T>() {
+                    return None;
+                }
+                let (address, (call, with, data)) = (remote_address, Completion::parts(completion));
+                return self
+                    .begin_batch::<PUT>(endpoint, local, remote, address, size, call, with, data);
+            }
+            let (puts, gets) = match WAY {
+                MESSAGE => self.setup.message_limits,
+                _ => self.setup.quick_limits,
+            };
+            let (buffer, limit) = ((local, size), if PUT { puts } else { gets });
+            let virtual_addresses = self.quick.virtual_addresses;
+            let target = remote.open_transfer(remote_address, buffer, limit, virtual_addresses)?;
+            if WAY == MESSAGE {
+                branch();
+                if !peer.sends_transfers_by_message::<T>() {
+                    return None;
+                }
+                let caller = Caller::plain(completion, local);
+                let request = Request::transfer(PUT, local, remote, remote_address, size);
+                let form = Form::known(request.command.what, size);
+                return self.gather::<T>(endpoint, &caller, &request, &form);
+            }
             if WAY == OTHER {
                 if size <= MOST {
+                    let to = (remote, remote_address);
                     let posted =
                         self.quick_ring_transfer::<T, PUT>(endpoint, local, to, size, completion);
                     if posted.is_some() {

@@ -291,7 +291,10 @@ impl Handle {
             return None;
         }
         branch();
-        self.open_target(address, size as u64, virtual_addresses)
+        if !self.is_open() {
+            return None;
+        }
+        self.within(address, size as u64, virtual_addresses).ok()
     }
 
     /// [`target`](Self::target) of a handle that is known to be live.

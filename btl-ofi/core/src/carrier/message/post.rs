@@ -20,6 +20,7 @@ use crate::op::completion::Completion;
 use crate::op::request::{Caller, Request};
 use crate::op::tag::Tag;
 use crate::peer::endpoint::Endpoint;
+use crate::peer::share::Share;
 
 impl Caller {
     /// Whether this process must act on the answer to an operation of this form.
@@ -30,39 +31,13 @@ impl Caller {
 }
 
 impl Core {
-    /// Adds a checked put (`PUTS`) or get to the peer's current batch. Returns `None`, before side effects, for anything
-    /// unusual.
-    ///
-    /// # Safety
-    /// The conditions of [`submit`](Self::submit); `T` is [`is_threaded`](Self::is_threaded).
-    #[inline(always)]
-    pub(crate) unsafe fn gather_transfer<const T: bool, const PUTS: bool>(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *mut c_void,
-        (remote, address): (&Handle, u64),
-        size: usize,
-        completion: Option<Completion>,
-    ) -> Option<Status> {
-        branch();
-        // SAFETY: the caller guarantees `T` and that `endpoint` is live.
-        if !unsafe { endpoint.as_ref().sends_transfers_by_message::<T>() } {
-            return None;
-        }
-        let caller = Caller::plain(completion, local);
-        let request = Request::transfer(PUTS, local, remote, address, size);
-        let form = Form::known(request.command.what, size);
-        // SAFETY: the caller guarantees `T`, that `endpoint` is live and that the buffer is valid until completion.
-        unsafe { self.gather_at_once::<T>(endpoint, &caller, &request, &form) }
-    }
-
     /// Adds a request to the peer's current batch. Returns `None`, before side effects, for anything unusual.
     ///
     /// # Safety
     /// `endpoint` is live; the buffers of `request` are valid until completion, and `form` is its form; `T` is
     /// [`is_threaded`](Self::is_threaded).
     #[inline(always)]
-    pub(crate) unsafe fn gather_at_once<const T: bool>(
+    pub(crate) unsafe fn gather<const T: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         caller: &Caller,
@@ -78,7 +53,10 @@ impl Core {
         // SAFETY: the caller guarantees that `T` is the transport's threading.
         let is_well = unsafe { peer.is_well::<T>() };
         let batch = match &mut state.messages {
-            Some(messages) if is_well => messages.gathering(endpoint, form, caller.expects(form)),
+            Some(messages) if is_well => match messages.current(endpoint) {
+                Some(batch) if batch.takes_at_once(form, caller.expects(form)) => Some(batch),
+                _ => None,
+            },
             _ => None,
         };
         let Some(batch) = batch else {
@@ -114,53 +92,60 @@ impl Core {
     unsafe fn add_to(
         &self,
         batch: &mut Batch,
-        (endpoint, context): (NonNull<Endpoint>, &Context),
+        to: (NonNull<Endpoint>, &Context),
         (caller, request, form): (&Caller, &Request, &Form),
         threaded: bool,
     ) {
         let size = request.size;
+        // SAFETY: the caller guarantees the operands, the room, the endpoint and the result.
+        unsafe {
+            batch.push((&request.command, form), (request.operands, size));
+            self.count_added(
+                batch,
+                to,
+                (caller, form),
+                (size, size),
+                request.result,
+                threaded,
+            );
+        }
+    }
+
+    /// Counts the operation that was just added to a batch. `bytes` are the bytes that count for the carrier, and the size of
+    /// the result. Only then can the batch end the operation.
+    ///
+    /// # Safety
+    /// `endpoint` is live; the result is NULL, or writable for its size until completion. `form` is the form of the command.
+    #[inline(always)]
+    pub(crate) unsafe fn count_added(
+        &self,
+        batch: &mut Batch,
+        (endpoint, context): (NonNull<Endpoint>, &Context),
+        (caller, form): (&Caller, &Form),
+        bytes: (usize, usize),
+        result: *mut c_void,
+        threaded: bool,
+    ) {
         // SAFETY: the caller guarantees that `endpoint` is live.
         let peer = unsafe { endpoint.as_ref() };
-        // SAFETY: the caller guarantees the operands and the room.
-        unsafe { batch.push((&request.command, form), (request.operands, size)) };
         let (own, peers) = context.raise_both(peer, threaded);
         if caller.expects(form) {
             let finished = caller.finished(Tag::new(endpoint, own, peers));
             // SAFETY: the caller guarantees that the result is writable until completion.
-            unsafe { batch.expect((form, size), request.result.cast(), finished) };
+            unsafe { batch.expect((form, bytes.1), result.cast(), finished) };
         } else {
             batch.count(own, peers);
         }
-        self.count_by_first(peer, Carrier::Message, size);
+        self.carried(Share::ONLY, (peer, Carrier::Message, bytes.0), false);
     }
 
     /// The fast path of a put or get that begins a batch. Returns `None`, before side effects, for anything unusual.
     ///
     /// # Safety
     /// The conditions of [`submit`](Self::submit); the peer's transfers travel as messages.
-    #[inline(always)]
-    pub(crate) unsafe fn try_tell_transfer<const PUTS: bool>(
-        &self,
-        endpoint: NonNull<Endpoint>,
-        local: *mut c_void,
-        (remote, address): (&Handle, u64),
-        size: usize,
-        completion: Option<Completion>,
-    ) -> Option<Status> {
-        let (function, context, data) = Completion::parts(completion);
-        // SAFETY: the caller guarantees the same conditions.
-        unsafe {
-            self.begin_batch::<PUTS>(
-                endpoint, local, remote, address, size, function, context, data,
-            )
-        }
-    }
-
-    /// # Safety
-    /// The conditions of [`try_tell_transfer`](Self::try_tell_transfer).
     #[inline(never)]
     #[allow(clippy::too_many_arguments, reason = "see `Completion::parts`")]
-    unsafe fn begin_batch<const PUTS: bool>(
+    pub(crate) unsafe fn begin_batch<const PUTS: bool>(
         &self,
         endpoint: NonNull<Endpoint>,
         local: *mut c_void,

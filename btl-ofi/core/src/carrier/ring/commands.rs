@@ -15,7 +15,6 @@ use std::ptr::NonNull;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
-use plugin_api::counters::Carrier;
 
 use crate::core::context::{Context, State};
 use crate::core::state::Core;
@@ -56,8 +55,7 @@ impl Core {
         // SAFETY: the peer's atomics go by a ring, so it has a requester, and the lock is held.
         let requester = unsafe { &mut *Requester::of(peer) };
         let room = requester.reserve(atomic.size, true).ok()?;
-        self.count_by_first(peer, Carrier::Ring, atomic.size);
-        let tag = context.raise(peer, self.setup.threaded);
+        let tag = self.count_in_ring(context, peer, atomic.size);
         // The command is built before `finished`, so that the compiler saves fewer registers.
         let command = Command::of(&atomic.command);
         let finished = caller.finished(tag);

@@ -31,7 +31,6 @@ use std::time::Instant;
 
 use libfabric_sys as ffi;
 use plugin_api::Status;
-use plugin_api::counters::Carrier;
 
 use crate::base::guarded::guarded;
 use crate::base::lock::Guard;
@@ -240,8 +239,7 @@ impl Core {
         else {
             return None;
         };
-        self.count_by_first(peer, Carrier::Ring, small.size);
-        let tag = context.raise(peer, self.setup.threaded);
+        let tag = self.count_in_ring(context, peer, small.size);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe { requester.transfer(small, room, caller.finished(tag)) };
         channel.list(requester);
@@ -289,11 +287,10 @@ impl Core {
             };
             return self.refused(endpoint, context, -(rc as isize), count);
         }
-        let tag = context.raise(peer, self.setup.threaded);
+        let tag = self.count_in_ring(context, peer, transfer.size);
         // SAFETY: the caller guarantees that the buffer is valid until completion.
         unsafe { requester.queue(transfer, caller.finished(tag)) };
         channel.list(requester);
-        self.count_by_first(peer, Carrier::Ring, transfer.size);
         drop(state);
         self.poll_if_many(context);
         Status::SUCCESS

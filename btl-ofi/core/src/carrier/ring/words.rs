@@ -12,6 +12,7 @@ use crate::mem::handle::Handle;
 use crate::op::completion::Completion;
 use crate::op::request::{Caller, Request};
 use crate::peer::endpoint::Endpoint;
+use crate::peer::share::Share;
 use crate::sm::requester::Requester;
 
 /// The result of a try to transfer a word.
@@ -94,7 +95,7 @@ impl Core {
                 state.unlock_as(T);
                 return Tried::LeftToKernel;
             }
-            self.count_by_first(peer, Carrier::Ring, size);
+            self.carried(Share::ONLY, (peer, Carrier::Ring, size), false);
             let tag = context.raise(peer, T);
             let caller = Caller::plain(completion, local);
             let transfer = Request::transfer(PUT, local, remote, address, size);

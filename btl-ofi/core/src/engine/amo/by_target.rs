@@ -54,7 +54,7 @@ impl Transport {
             match WAY {
                 MESSAGE => {
                     let form = Form::word(word_operands.kind);
-                    self.gather_at_once::<T>(endpoint, &caller, &atomic, &form)
+                    self.gather::<T>(endpoint, &caller, &atomic, &form)
                 }
                 _ => self.try_command(endpoint, &caller, &atomic),
             }

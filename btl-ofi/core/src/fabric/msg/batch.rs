@@ -158,7 +158,7 @@ impl Batch {
     /// Whether a command of this form has room and memory. Then [`push`](Self::push) makes no call, and with `is_expected`
     /// neither does [`expect`](Self::expect).
     #[inline(always)]
-    pub(super) fn takes_at_once(&self, form: &Form, is_expected: bool) -> bool {
+    pub(crate) fn takes_at_once(&self, form: &Form, is_expected: bool) -> bool {
         branch();
         if self.words.len() + form.words() > self.limit {
             return false;

@@ -165,22 +165,15 @@ impl Messages {
         Ok(messages)
     }
 
-    /// The peer's current batch if the last command was to the same peer, and if a command of this form fits without a new
-    /// batch and without an allocation. [`expect`](Batch::expect) then allocates nothing either.
+    /// The peer's current batch, if the last command was to the same peer.
     #[inline(always)]
-    pub(crate) fn gathering(
-        &mut self,
-        endpoint: NonNull<Endpoint>,
-        form: &Form,
-        is_expected: bool,
-    ) -> Option<&mut Batch> {
+    pub(crate) fn current(&mut self, endpoint: NonNull<Endpoint>) -> Option<&mut Batch> {
         let Origin { last, batches, .. } = &mut self.origin;
         branch();
-        if last.endpoint != Some(endpoint) {
-            return None;
+        match last.endpoint == Some(endpoint) {
+            true => batches.get_mut(last.batch as usize),
+            false => None,
         }
-        let batch = batches.get_mut(last.batch as usize)?;
-        batch.takes_at_once(form, is_expected).then_some(batch)
     }
 
     /// The batch for a peer, with room for a command of this form. The caller must then call [`Batch::push`]. The flag says

@@ -199,7 +199,7 @@ fn long_vectors_compute_what_elements_do() {
 #[test]
 fn vectors_and_elements_exclude_each_other() {
     const COUNT: usize = 21;
-    const TURNS: usize = 3000;
+    const TURNS: usize = 40_000;
     for datatype in [
         Datatype::Double,
         Datatype::Float,
@@ -221,12 +221,17 @@ fn vectors_and_elements_exclude_each_other() {
             // SAFETY: the words outlive the threads.
             unsafe { apply(&e) };
         };
+        let together = std::sync::Barrier::new(4);
         std::thread::scope(|s| {
             for _ in 0..2 {
-                s.spawn(|| (0..TURNS).for_each(|_| add(0, COUNT)));
-            }
-            for _ in 0..2 {
-                s.spawn(|| (0..TURNS).for_each(|turn| add(turn % COUNT, 1)));
+                s.spawn(|| {
+                    together.wait();
+                    (0..TURNS).for_each(|_| add(0, COUNT));
+                });
+                s.spawn(|| {
+                    together.wait();
+                    (0..TURNS).for_each(|turn| add(turn % COUNT, 1));
+                });
             }
         });
         for i in 0..COUNT {

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use osc_engine::door::{Group, Members};
-use osc_engine::win::{Assertion, Datatype, Layout, LockKind, Op, Request, Window};
+use osc_engine::win::{Assertion, Datatype, Layout, LockKind, Op, Window};
 
 use world::{Rank, World, on_ranks, on_world};
 
@@ -122,45 +122,6 @@ fn accumulates_of_all_ranks_add_up() {
             let all = 10 * rank.size() as u64;
             assert_eq!((own(&window, 0), own(&window, 1)), (all, all));
         }
-        window.free().unwrap();
-    });
-}
-
-#[test]
-fn requests_complete_in_any_order() {
-    on_ranks(2, |rank| {
-        let window = allocate(rank, 8);
-        let (layout, other) = (one(), 1 - rank.rank());
-        let values: [u64; 8] = std::array::from_fn(|i| (rank.rank() * 8 + i) as u64);
-        window.lock_all(NONE).unwrap();
-        let target = |displacement| layout.at(other, displacement);
-        let mut puts: Vec<Request<'_>> = (0..8)
-            // SAFETY: the values stay until the requests have ended.
-            .map(|i| unsafe {
-                let from = std::ptr::from_ref(&values[i]).cast();
-                window.rput(from, &layout, target(i as u64)).unwrap()
-            })
-            .collect();
-        let mut ended = 0;
-        while let Some((_, outcome)) = Request::wait_any(&mut puts) {
-            outcome.unwrap();
-            ended += 1;
-        }
-        assert_eq!(ended, 8);
-        drop(puts);
-        let mut back = [0u64; 8];
-        let gets: Vec<Request<'_>> = back
-            .iter_mut()
-            .enumerate()
-            // SAFETY: the places stay until the requests have ended.
-            .map(|(i, to)| unsafe {
-                let to = std::ptr::from_mut(to).cast();
-                window.rget(to, &layout, target(i as u64)).unwrap()
-            })
-            .collect();
-        Request::wait_all(gets).unwrap();
-        assert_eq!(back, values);
-        window.unlock_all().unwrap();
         window.free().unwrap();
     });
 }

@@ -12,4 +12,4 @@ pub mod trace;
 
 pub use osc_engine::base::process;
 pub(crate) use osc_engine::base::{Card, Pages, Segment, Turn, Turns};
-pub(crate) use osc_engine::base::{Op, type_name};
+pub(crate) use osc_engine::base::{Op, combine_into, type_name};

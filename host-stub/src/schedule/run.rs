@@ -5,9 +5,9 @@ use plugin_api::Access;
 use super::engine::State;
 use super::error::CommError;
 use super::fetch::{Offer, Offered};
-use super::kernels::combine_into;
 use super::matching::{Early, Expected, Key, Outgoing};
 use super::plan::Step;
+use crate::base::combine_into;
 use crate::mailbox::{Header, Kind};
 
 impl State {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use plugin_api::{AtomicOp, Datatype, Status};
 
-use super::op::{Op, combine};
+use super::{Op, combine};
 
 /// The code of an operation on a type for the target's [`combine_elements`].
 pub fn apply_code(datatype: Datatype, op: AtomicOp) -> u32 {

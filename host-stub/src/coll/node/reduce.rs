@@ -3,9 +3,9 @@
 
 use super::lines::Mark;
 use super::state::Steps;
+use crate::base::combine_into;
 use crate::coll::CollArgs;
 use crate::comm::CommResult;
-use crate::schedule::combine_into;
 
 /// Copies bytes between ranges that do not overlap.
 ///

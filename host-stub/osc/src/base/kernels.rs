@@ -1,12 +1,11 @@
-//! Combining the elements of two buffers into a third: reductions' inner loops.
+//! The results of operations on elements.
 //!
-//! The same results as [`crate::base::combine`], which the tests compare with; here the operation is
-//! chosen outside of the loop, so that the loop becomes vector instructions, and the result may go
-//! elsewhere, so that the operands keep the order of the ranks.
+//! The operation is chosen outside of the loop, so that the loop becomes vector instructions. The result may go
+//! elsewhere, so that the operands of reductions keep the order of the ranks.
 
 use plugin_api::Datatype;
 
-use crate::base::Op;
+use super::Op;
 
 /// Combines the elements pairwise with `op`.
 ///
@@ -70,6 +69,8 @@ macro_rules! float {
             match $op {
                 Op::Sum => each($left, $right, $into, $count, |a: $t, b| a + b),
                 Op::Prod => each($left, $right, $into, $count, |a: $t, b| a * b),
+                // A comparison instead of `f32::min`: a NaN operand leaves the target unchanged, as
+                // `target = operand < target ? operand : target` does in providers.
                 Op::Min => each(
                     $left,
                     $right,
@@ -85,7 +86,7 @@ macro_rules! float {
                     |a: $t, b| if b > a { b } else { a },
                 ),
                 Op::Replace => each($left, $right, $into, $count, |_: $t, b| b),
-                // The operation is not defined on floats, and calls with it are refused before.
+                // The operation is not defined on floats; `Op::is_defined_on` keeps callers away.
                 _ => each($left, $right, $into, $count, |a: $t, _| a),
             }
         }
@@ -97,7 +98,7 @@ macro_rules! float {
 /// # Safety
 /// `left` and `right` are readable and `into` writable for `count` elements. `into` may be
 /// identical to `left` or `right`, but must not overlap them partially. No buffer needs alignment.
-pub(crate) unsafe fn combine_into(
+pub unsafe fn combine_into(
     datatype: Datatype,
     op: Op,
     left: *const u8,
@@ -119,40 +120,98 @@ pub(crate) unsafe fn combine_into(
     }
 }
 
+/// `target[i] = target[i] op operand[i]` for each whole element that both slices hold. Neither
+/// needs alignment.
+pub fn combine(datatype: Datatype, op: Op, target: &mut [u8], operand: &[u8]) {
+    let count = target.len().min(operand.len()) / datatype.size();
+    let into = target.as_mut_ptr();
+    // SAFETY: both slices hold that many elements, and the target is exclusive.
+    unsafe { combine_into(datatype, op, into, operand.as_ptr(), into, count) };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use osc_engine::base::combine;
+
+    fn i16s(op: Op, a: i16, b: i16) -> i16 {
+        let mut target = a.to_ne_bytes();
+        combine(Datatype::Int16, op, &mut target, &b.to_ne_bytes());
+        i16::from_ne_bytes(target)
+    }
 
     #[test]
-    fn results_are_those_of_accumulates() {
-        let bytes =
-            |seed: u8| -> Vec<u8> { (0..97u8).map(|i| i.wrapping_mul(seed) ^ seed).collect() };
-        for datatype in Datatype::ALL {
-            for op in Op::ALL.iter().filter(|op| op.is_defined_on(*datatype)) {
-                for count in [0, 1, 5, 11] {
-                    let (left, right) = (bytes(31), bytes(87));
-                    let len = count * datatype.size();
-                    let mut wanted = left.clone();
-                    combine(*datatype, *op, &mut wanted[1..1 + len], &right[..len]);
-                    let mut into = left.clone();
-                    // SAFETY: the buffers are longer than 1 + 11 * 8 bytes.
-                    unsafe {
-                        let left = left.as_ptr().add(1);
-                        let to = into.as_mut_ptr().add(1);
-                        combine_into(*datatype, *op, left, right.as_ptr(), to, count);
-                    }
-                    assert_eq!(into, wanted, "{op} on {datatype:?}");
-                    // The result replaces an operand. SAFETY: the buffers are longer than 1 + 11 *
-                    // 8 bytes.
-                    unsafe {
-                        let to = into.as_mut_ptr().add(1);
-                        into.copy_from_slice(&left);
-                        combine_into(*datatype, *op, to, right.as_ptr(), to, count);
-                    }
-                    assert_eq!(into, wanted, "{op} on {datatype:?} in place");
-                }
-            }
+    fn integers_wrap_and_keep_their_sign() {
+        assert_eq!(i16s(Op::Sum, i16::MAX, 1), i16::MIN);
+        assert_eq!(i16s(Op::Prod, 300, 300), 24464);
+        assert_eq!(i16s(Op::Min, -1, 1), -1);
+        assert_eq!(i16s(Op::Max, -1, 1), 1);
+        let mut target = u16::MAX.to_ne_bytes();
+        combine(Datatype::Uint16, Op::Min, &mut target, &1u16.to_ne_bytes());
+        assert_eq!(u16::from_ne_bytes(target), 1);
+    }
+
+    #[test]
+    fn logical_results_are_zero_or_one() {
+        assert_eq!(i16s(Op::Land, 4, 2), 1);
+        assert_eq!(i16s(Op::Land, 4, 0), 0);
+        assert_eq!(i16s(Op::Lor, 0, -7), 1);
+        assert_eq!(i16s(Op::Lxor, 5, 6), 0);
+        assert_eq!(i16s(Op::Lxor, 0, 6), 1);
+    }
+
+    #[test]
+    fn bitwise_replace_and_no_op() {
+        assert_eq!(i16s(Op::Band, 6, 3), 2);
+        assert_eq!(i16s(Op::Bor, 6, 3), 7);
+        assert_eq!(i16s(Op::Bxor, 6, 3), 5);
+        assert_eq!(i16s(Op::Replace, 6, 3), 3);
+        assert_eq!(i16s(Op::NoOp, 6, 3), 6);
+    }
+
+    #[test]
+    fn floats_compare_and_add_per_element() {
+        let mut target: Vec<u8> = [1.5f64, -2.0]
+            .iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect();
+        let operand: Vec<u8> = [0.5f64, -3.0]
+            .iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect();
+        combine(Datatype::Double, Op::Sum, &mut target, &operand);
+        let expected: Vec<u8> = [2.0f64, -5.0]
+            .iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect();
+        assert_eq!(target, expected);
+        combine(Datatype::Double, Op::Max, &mut target, &operand);
+        let expected: Vec<u8> = [2.0f64, -3.0]
+            .iter()
+            .flat_map(|v| v.to_ne_bytes())
+            .collect();
+        assert_eq!(target, expected);
+    }
+
+    #[test]
+    fn a_tail_shorter_than_an_element_stays() {
+        let mut target = [1u8, 0, 9];
+        combine(Datatype::Uint16, Op::Replace, &mut target, &[7, 0, 7]);
+        assert_eq!(target, [7, 0, 9]);
+    }
+
+    #[test]
+    fn a_result_may_go_elsewhere_and_needs_no_alignment() {
+        let left: Vec<u8> = (0..25).collect();
+        let right = [2u8; 25];
+        let mut into = [0u8; 25];
+        // SAFETY: three elements of 8 bytes lie behind the first byte of each buffer.
+        unsafe {
+            let (left, right) = (left.as_ptr().add(1), right.as_ptr().add(1));
+            let into = into.as_mut_ptr().add(1);
+            combine_into(Datatype::Uint64, Op::Bxor, left, right, into, 3);
         }
+        assert_eq!(into[0], 0);
+        let expected: Vec<u8> = left[1..].iter().map(|byte| byte ^ 2).collect();
+        assert_eq!(into[1..], expected);
     }
 }

@@ -57,7 +57,7 @@ pub use hmem::{
     EventQueryFn, HmemInfo, IoVec, OverrideOps, hmem_iface,
 };
 pub use host::{HostVtable, LogLevel};
-pub use module::{Module, ModuleVtable};
+pub use module::*;
 pub use objects::{
     Access, CompletionFn, Component, Descriptor, Endpoint, ErrorFlags, ErrorFn, Handle, OpFlags,
     ReceiveFn, SOLE_ATOMICS, Stats, TransferFlags,

@@ -2,7 +2,10 @@
 //! The fast paths of operations have no guard, because they do not unwind.
 
 use std::any::Any;
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use plugin_api::Status;
 
 use crate::log;
 
@@ -19,6 +22,18 @@ pub(crate) fn guarded<T>(function: &str, otherwise: T, body: impl FnOnce() -> T)
             otherwise
         }
     }
+}
+
+/// [`guarded`] for a function of an object that returns a status. An object that is NULL is [`Status::BAD_PARAM`], and so is
+/// another argument for which the body returns `None`.
+#[inline]
+pub(crate) fn called<O>(
+    function: &str,
+    object: Option<O>,
+    body: impl FnOnce(O) -> Option<Status>,
+) -> c_int {
+    let body = || object.and_then(body).unwrap_or(Status::BAD_PARAM);
+    guarded(function, Status::ERROR, body).0
 }
 
 /// Marks an unused argument as used, so that the compiler still passes it (see `quick_entry`).

@@ -12,7 +12,7 @@ use plugin_api::{
 use transport::log::{self, Route};
 use transport::{Options, Transport};
 
-use crate::guard::guarded;
+use crate::guard::{called, guarded};
 use crate::modex;
 use crate::module::{OfiModule, Slot};
 use crate::params;
@@ -132,16 +132,14 @@ unsafe extern "C" fn survey(
     visit: Option<SurveyFn>,
     context: *mut c_void,
 ) -> Status {
-    guarded("survey", || {
-        // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
-        let (Some(component), Some(visit)) = (unsafe { component_ref(component) }, visit) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
+    called("survey", unsafe { component_ref(component) }, |component| {
+        let visit = visit?;
         let candidates = match Transport::survey(&component.options, ThreadLevel::Single) {
             Ok(candidates) => candidates,
             Err(e) => {
                 log_line(component.host, LogLevel::Error, &e.to_string());
-                return e.status();
+                return Some(e.status());
             }
         };
         let c = |s: &str| CString::new(s.replace('\0', " ")).unwrap_or_default();
@@ -161,7 +159,7 @@ unsafe extern "C" fn survey(
             // SAFETY: `visit` and `context` come together from the host; the strings live through the call.
             unsafe { visit(context, &provider) };
         }
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }
 
@@ -171,31 +169,26 @@ unsafe extern "C" fn init(
     modules: *mut *mut Module,
     count: *mut usize,
 ) -> Status {
-    guarded("init", || {
-        // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
-        let Some(component) = (unsafe { component_ref(component) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
+    called("init", unsafe { component_ref(component) }, |component| {
         if modules.is_null() || count.is_null() {
-            return Status::BAD_PARAM;
+            return None;
         }
         // SAFETY: `count` is not NULL; the host passes a writable pointer.
         let room = unsafe { std::mem::replace(&mut *count, 0) };
-        let Ok(level) = ThreadLevel::try_from(thread_level) else {
-            return Status::BAD_PARAM;
-        };
+        let level = ThreadLevel::try_from(thread_level).ok()?;
         if room == 0 {
-            return Status::BAD_PARAM;
+            return None;
         }
         if !component.module.current().is_null() {
-            return Status::RESOURCE_BUSY;
+            return Some(Status::RESOURCE_BUSY);
         }
         // SAFETY: the host promises the level with its call of `init`.
         let transport = match unsafe { Transport::open_at(&component.options, level) } {
             Ok(transport) => transport,
             Err(e) => {
                 log_line(component.host, LogLevel::Error, &e.to_string());
-                return e.status();
+                return Some(e.status());
             }
         };
         let status = modex::publish(component.host, transport.address());
@@ -205,7 +198,7 @@ unsafe extern "C" fn init(
                 LogLevel::Error,
                 &format!("the host failed to publish the address: {status}"),
             );
-            return status;
+            return Some(status);
         }
         let module = OfiModule::new(component.host, &component.module, transport);
         // SAFETY: both pointers are not NULL and writable; `room` is at least 1.
@@ -213,22 +206,20 @@ unsafe extern "C" fn init(
             *modules = module.cast();
             *count = 1;
         }
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }
 
 unsafe extern "C" fn progress(component: *mut Component) -> i32 {
-    let counted = guarded("progress", || {
-        // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
-        let Some(component) = (unsafe { component_ref(component) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a component that `open` returned and that is not closed.
+    let component = unsafe { component_ref(component) };
+    let counted = called("progress", component, |component| {
         // SAFETY: the slot holds NULL or a module that is not finalised: `finalize` takes a module out first.
-        match unsafe { component.module.current().as_ref() } {
+        Some(match unsafe { component.module.current().as_ref() } {
             // A value of 0 or more is a count, not a status.
             Some(module) => Status((module.transport().progress() & i32::MAX as usize) as i32),
             None => Status::SUCCESS,
-        }
+        })
     });
     counted.0
 }

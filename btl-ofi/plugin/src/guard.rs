@@ -35,8 +35,13 @@ fn panicked(name: &'static str, payload: &(dyn std::any::Any + Send)) -> Status 
     Status::FATAL
 }
 
-/// Unwraps each `Option`, or returns BAD_PARAM from the enclosing function.
-macro_rules! need {
-    ($($value:expr),+) => { ($(match $value { Some(value) => value, None => return Status::BAD_PARAM }),+) };
+/// [`guarded`] for a function of an object. An object that is NULL is [`Status::BAD_PARAM`], and so is another argument for
+/// which the call returns `None`.
+#[inline]
+pub(crate) fn called<O>(
+    name: &'static str,
+    object: Option<O>,
+    call: impl FnOnce(O) -> Option<Status>,
+) -> Status {
+    guarded(name, || object.and_then(call).unwrap_or(Status::BAD_PARAM))
 }
-pub(crate) use need;

@@ -20,9 +20,9 @@ use plugin_api::{
     Status, TableHeader, magic,
 };
 use transport::hints::{MESSAGE, PROVIDER, Way, branch};
-use transport::{Completion, ErrorReport, Transport};
+use transport::{Completion, ErrorReport, Op, Transport};
 
-use crate::guard::{guarded, need};
+use crate::guard::called;
 use crate::handles::Handles;
 
 /// The tables, indexed by whether calls may overlap, then by whether the transport uses messages.
@@ -224,6 +224,45 @@ unsafe fn remote<'a>(handle: *const Handle) -> Option<&'a transport::Handle> {
     unsafe { handle.cast::<transport::Handle>().as_ref() }
 }
 
+/// The objects of an operation; `None` if one of them is NULL.
+///
+/// # Safety
+/// The conditions of [`module_ref`] and [`remote`].
+#[inline]
+unsafe fn target<'a>(
+    module: *mut Module,
+    endpoint: *mut Endpoint,
+    handle: *const Handle,
+) -> Option<(
+    &'a OfiModule,
+    NonNull<transport::Endpoint>,
+    &'a transport::Handle,
+)> {
+    // SAFETY: the caller guarantees the same.
+    unsafe { Some((module_ref(module)?, peer(endpoint)?, remote(handle)?)) }
+}
+
+/// Executes the operation that `make` returns for the peer's handle.
+///
+/// # Safety
+/// The pointers are NULL or live objects of the module. The endpoint stays live and the operation's buffers valid until
+/// completion.
+#[inline]
+unsafe fn submit<'a>(
+    name: &'static str,
+    (module, endpoint, handle): (*mut Module, *mut Endpoint, *const Handle),
+    completion: Option<Completion>,
+    make: impl FnOnce(&'a transport::Handle) -> Option<Op<'a>>,
+) -> Status {
+    // SAFETY: the caller guarantees NULL or live objects.
+    let target = unsafe { target(module, endpoint, handle) };
+    called(name, target, |(module, peer, remote)| {
+        let op = make(remote)?.with_completion(completion);
+        // SAFETY: the caller guarantees the endpoint and the buffers.
+        Some(unsafe { module.transport.submit(peer, &op) })
+    })
+}
+
 #[inline]
 fn completion(
     callback: Option<CompletionFn>,
@@ -238,14 +277,11 @@ fn completion(
 }
 
 unsafe extern "C" fn flush(module: *mut Module, endpoint: *mut Endpoint) -> Status {
-    guarded("flush", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("flush", unsafe { module_ref(module) }, |module| {
         // SAFETY: the host passes NULL or an endpoint from `add_procs` that is not released.
         let endpoint = unsafe { endpoint.cast::<transport::Endpoint>().as_ref() };
-        module.transport.flush(endpoint)
+        Some(module.transport.flush(endpoint))
     })
 }
 
@@ -254,55 +290,62 @@ unsafe extern "C" fn register_error(
     callback: Option<ErrorFn>,
     context: *mut c_void,
 ) -> Status {
-    guarded("register_error", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("register_error", unsafe { module_ref(module) }, |module| {
         module
             .transport
             .on_error(callback.map(|function| ErrorReport { function, context }));
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }
 
 unsafe extern "C" fn stats(module: *mut Module, stats: *mut Stats) -> Status {
-    guarded("stats", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let (module, out) = need!(unsafe { module_ref(module) }, NonNull::new(stats));
-        // SAFETY: the host's record begins with its header.
-        let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
-        if header
-            .check("stats", magic::STATS, size_of::<TableHeader>())
-            .is_err()
-        {
-            return Status::TYPE_MISMATCH;
-        }
-        let mut counts = module.transport.stats();
-        let size = (header.size as usize).min(size_of::<Stats>());
-        counts.header.size = size as u32;
-        // SAFETY: the host's record has at least `size` bytes: `size` is at most the size in its header.
-        unsafe {
-            ptr::copy_nonoverlapping((&raw const counts).cast::<u8>(), out.as_ptr().cast(), size);
-        }
-        Status::SUCCESS
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("stats", unsafe { module_ref(module) }, |module| {
+        let (stats, name) = (NonNull::new(stats)?, ("stats", magic::STATS));
+        // SAFETY: the host passes a record that begins with its header.
+        Some(unsafe { fill_record(stats, name, || module.transport.stats()) })
     })
 }
 
+/// Writes the part of a record that the host's record has room for. `make` makes the record, which begins with its header.
+///
+/// # Safety
+/// `out` begins with its header, and has the bytes that the header declares.
+unsafe fn fill_record<R>(
+    out: NonNull<R>,
+    (name, magic): (&'static str, u64),
+    make: impl FnOnce() -> R,
+) -> Status {
+    let out = out.cast::<TableHeader>();
+    // SAFETY: the caller guarantees the header.
+    let header = unsafe { out.read() };
+    if header.check(name, magic, size_of::<TableHeader>()).is_err() {
+        return Status::TYPE_MISMATCH;
+    }
+    let mut record = make();
+    let size = (header.size as usize).min(size_of::<R>());
+    let made = (&raw mut record).cast::<TableHeader>();
+    // SAFETY: the record begins with its header; the host's record has at least `size` bytes, because `size` is at most the
+    // size in its header.
+    unsafe {
+        (*made).size = size as u32;
+        ptr::copy_nonoverlapping(made.cast::<u8>(), out.as_ptr().cast(), size);
+    }
+    Status::SUCCESS
+}
+
 unsafe extern "C" fn finalize(module: *mut Module) -> Status {
-    guarded("finalize", || {
-        let pointer = module.cast::<OfiModule>();
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    let pointer = module.cast::<OfiModule>();
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("finalize", unsafe { module_ref(module) }, |module| {
         // SAFETY: the slot lies in the component, which outlives its modules.
         let slot = unsafe { &*module.slot };
         // From here on `progress` does not find the module, and `close` does not finish it again.
         if !slot.take_this(pointer) {
-            return Status::NOT_INITIALIZED;
+            return Some(Status::NOT_INITIALIZED);
         }
         // SAFETY: `take_this` removed the module from the slot, so that it is finished once.
-        unsafe { OfiModule::finish(pointer) }
+        Some(unsafe { OfiModule::finish(pointer) })
     })
 }

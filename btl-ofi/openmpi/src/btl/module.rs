@@ -165,13 +165,13 @@ impl Module {
         &self,
         endpoint: *const Endpoint,
         (address, size): (u64, u64),
-    ) -> Option<(&Module, NonNull<Endpoint>, Handle)> {
+    ) -> Option<(NonNull<Endpoint>, Handle)> {
         let own = self.peers().own()?;
         if !endpoint.is_null() && endpoint != own.as_ptr().cast_const() {
             return None;
         }
         let handle = self.transport().own_handle(address, size)?;
-        (!self.own_words.is_locked(&handle)).then_some((self, own, handle))
+        (!self.own_words.is_locked(&handle)).then_some((own, handle))
     }
 
     /// Sets Open MPI's error callback.

@@ -8,8 +8,8 @@ use plugin_api::{BtlAtomicOp, CompletionFn, Endpoint, Handle, Module, OpFlags, S
 use transport::Op;
 use transport::hints::{branch, quick_entry};
 
-use super::{completion, module_ref, peer, remote};
-use crate::guard::{guarded, need, use_argument};
+use super::{completion, submit, target};
+use crate::guard::use_argument;
 
 quick_entry! {
     atomic_op, direct_atomic_op, other_atomic_op, slow_atomic_op, sends_atomics_by_fabric, atomic_op_no_callback for no callback,
@@ -30,8 +30,7 @@ quick_entry! {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) = target(module, endpoint, remote_handle)?;
             module.transport.try_atomic_op::<T, WAY>(
                 peer,
                 remote_address,
@@ -43,24 +42,14 @@ quick_entry! {
         }
     } else {
         use_argument(order);
-        guarded("atomic_op", || {
-            // SAFETY: the host passes NULL or live objects of this module.
-            let (module, peer, remote, op, flags) = need!(
-                unsafe { module_ref(module) },
-                peer(endpoint),
-                unsafe { remote(remote_handle) },
-                BtlAtomicOp::try_from(op).ok(),
-                OpFlags::from_bits(flags)
-            );
-            let completion = completion(callback, context, data);
-            // SAFETY: the host keeps the endpoint live until completion.
-            unsafe {
-                let op = Op::word((op, flags), (remote, remote_address), operand, None);
-                module
-                    .transport
-                    .submit(peer, &op.with_completion(completion))
-            }
-        })
+        let make = |remote| {
+            let op = BtlAtomicOp::try_from(op).ok()?;
+            let flags = OpFlags::from_bits(flags)?;
+            Some(Op::word((op, flags), (remote, remote_address), operand, None))
+        };
+        let to = (module, endpoint, remote_handle);
+        // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live until completion.
+        unsafe { submit("atomic_op", to, completion(callback, context, data), make) }
     } -> Status
 }
 
@@ -89,8 +78,7 @@ quick_entry! {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) = target(module, endpoint, remote_handle)?;
             module.transport.try_atomic_fop::<T, WAY>(
                 peer,
                 local_address,
@@ -103,26 +91,16 @@ quick_entry! {
         }
     } else {
         use_argument(order);
-        guarded("atomic_fop", || {
-            // SAFETY: the host passes NULL or live objects of this module.
-            let (module, peer, remote, local, op, flags) = need!(
-                unsafe { module_ref(module) },
-                peer(endpoint),
-                unsafe { remote(remote_handle) },
-                NonNull::new(local_address),
-                BtlAtomicOp::try_from(op).ok(),
-                OpFlags::from_bits(flags)
-            );
-            let completion = completion(callback, context, data);
-            // SAFETY: the host keeps the endpoint live and the result writable until completion.
-            unsafe {
-                let result = Some((local.as_ptr(), local_handle));
-                let op = Op::word((op, flags), (remote, remote_address), operand, result);
-                module
-                    .transport
-                    .submit(peer, &op.with_completion(completion))
-            }
-        })
+        let make = |remote| {
+            let result = NonNull::new(local_address)?;
+            let op = BtlAtomicOp::try_from(op).ok()?;
+            let flags = OpFlags::from_bits(flags)?;
+            let result = Some((result.as_ptr(), local_handle));
+            Some(Op::word((op, flags), (remote, remote_address), operand, result))
+        };
+        let to = (module, endpoint, remote_handle);
+        // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live and the result writable until completion.
+        unsafe { submit("atomic_fop", to, completion(callback, context, data), make) }
     } -> Status
 }
 
@@ -151,8 +129,7 @@ quick_entry! {
         // SAFETY: the host passes NULL or live objects of this module, and a result buffer, if any, that stays valid
         // until completion; `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) = target(module, endpoint, remote_handle)?;
             module.transport.try_atomic_cswap::<T, WAY>(
                 peer,
                 local_address,
@@ -165,24 +142,14 @@ quick_entry! {
         }
     } else {
         use_argument(order);
-        guarded("atomic_cswap", || {
-            // SAFETY: the host passes NULL or live objects of this module.
-            let (module, peer, remote, local, flags) = need!(
-                unsafe { module_ref(module) },
-                peer(endpoint),
-                unsafe { remote(remote_handle) },
-                NonNull::new(local_address),
-                OpFlags::from_bits(flags)
-            );
-            let completion = completion(callback, context, data);
-            // SAFETY: the host keeps the endpoint live and the result writable until completion.
-            unsafe {
-                let (target, result) = ((remote, remote_address), (local.as_ptr(), local_handle));
-                let op = Op::swap_word(flags, target, (compare, value), result);
-                module
-                    .transport
-                    .submit(peer, &op.with_completion(completion))
-            }
-        })
+        let make = |remote| {
+            let result = NonNull::new(local_address)?;
+            let flags = OpFlags::from_bits(flags)?;
+            let (target, result) = ((remote, remote_address), (result.as_ptr(), local_handle));
+            Some(Op::swap_word(flags, target, (compare, value), result))
+        };
+        let to = (module, endpoint, remote_handle);
+        // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live and the result writable until completion.
+        unsafe { submit("atomic_cswap", to, completion(callback, context, data), make) }
     } -> Status
 }

@@ -10,8 +10,8 @@ use plugin_api::{
 };
 use transport::{Apply, Arithmetic, Change};
 
-use super::{completion, module_ref, peer, remote};
-use crate::guard::{guarded, need};
+use super::{completion, module_ref, target};
+use crate::guard::called;
 
 /// A code, or `None` for one that the typed AMOs do not have.
 fn known<T: TryFrom<u32, Error = UnknownCode>>(code: u32) -> Result<Option<T>, UnknownCode> {
@@ -31,24 +31,18 @@ pub(super) unsafe extern "C" fn apply(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    guarded("apply", || {
-        // SAFETY: the host passes NULL or live objects of this module, and a readable request.
-        let (module, peer, remote, request) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            unsafe { request.as_ref() }
-        );
+    // SAFETY: the host passes NULL or live objects of this module, and a readable request.
+    let (target, request) = unsafe { (target(module, endpoint, remote_handle), request.as_ref()) };
+    called("apply", target, |(module, peer, remote)| {
+        let request = request?;
         let is_transfer = request.datatype == APPLY_BYTES;
         let datatype = match is_transfer {
             true => APPLY_OTHER,
             false => request.datatype,
         };
-        let (datatype, op, runs) = need!(
-            known::<Datatype>(datatype).ok(),
-            known::<AtomicOp>(request.op).ok(),
-            NonNull::new(request.runs.cast_mut())
-        );
+        let datatype = known::<Datatype>(datatype).ok()?;
+        let op = known::<AtomicOp>(request.op).ok()?;
+        let runs = NonNull::new(request.runs.cast_mut())?;
         // SAFETY: the host passes that many readable runs.
         let runs = unsafe { slice::from_raw_parts(runs.as_ptr(), request.run_count) };
         let apply = Apply {
@@ -67,7 +61,7 @@ pub(super) unsafe extern "C" fn apply(
             completion: completion(callback, context, data),
         };
         // SAFETY: the host keeps the endpoint live and the results writable until completion, and passes readable operands.
-        unsafe { module.transport.apply(peer, &apply) }
+        Some(unsafe { module.transport.apply(peer, &apply) })
     })
 }
 
@@ -76,13 +70,10 @@ pub(super) unsafe extern "C" fn register_apply(
     function: Option<ApplyFn>,
     context: *mut c_void,
 ) -> Status {
-    guarded("register_apply", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("register_apply", unsafe { module_ref(module) }, |module| {
         let arithmetic = function.map(|function| Arithmetic { function, context });
         module.transport.on_apply(arithmetic);
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }

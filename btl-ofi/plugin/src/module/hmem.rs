@@ -1,35 +1,30 @@
 //! The module's functions of device memory: overrides, registration, copies.
 
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 
-use plugin_api::{
-    Access, Endpoint, Handle, HmemInfo, IoVec, Module, OverrideOps, Status, TableHeader, magic,
-};
+use plugin_api::{Access, Endpoint, Handle, HmemInfo, IoVec, Module, OverrideOps, Status, magic};
 
 use super::memory::store_region;
-use super::module_ref;
-use crate::guard::{guarded, need};
+use super::{fill_record, module_ref};
+use crate::guard::{called, guarded};
 
 pub(super) unsafe extern "C" fn set_overrides(
     module: *mut Module,
     ops: *const OverrideOps,
 ) -> Status {
-    guarded("set_overrides", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("set_overrides", unsafe { module_ref(module) }, |module| {
         if ops.is_null() {
             module.transport.set_overrides(None);
-            return Status::SUCCESS;
+            return Some(Status::SUCCESS);
         }
         // SAFETY: `ops` is not NULL; the host passes a table that starts with its header.
         let Ok(ops) = (unsafe { OverrideOps::check(ops) }) else {
-            return Status::TYPE_MISMATCH;
+            return Some(Status::TYPE_MISMATCH);
         };
         module.transport.set_overrides(Some(&ops));
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }
 
@@ -43,24 +38,19 @@ pub(super) unsafe extern "C" fn register_hmem(
     device: u64,
     handle: *mut *mut Handle,
 ) -> Status {
-    guarded("register_hmem", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("register_hmem", unsafe { module_ref(module) }, |module| {
         if handle.is_null() || (base.is_null() && size > 0) {
-            return Status::BAD_PARAM;
+            return None;
         }
-        let Some(access) = Access::from_bits(access) else {
-            return Status::BAD_PARAM;
-        };
+        let access = Access::from_bits(access)?;
         // SAFETY: the host keeps the memory allocated until `deregister_mem`.
         let registered = unsafe {
             let transport = &module.transport;
             transport.register_hmem(base, size, access, iface, device)
         };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
-        unsafe { store_region(module, registered, handle) }
+        Some(unsafe { store_region(module, registered, handle) })
     })
 }
 
@@ -183,24 +173,10 @@ pub(super) unsafe extern "C" fn query_hmem(
     iface: u32,
     info: *mut HmemInfo,
 ) -> Status {
-    guarded("query_hmem", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let (module, out) = need!(unsafe { module_ref(module) }, NonNull::new(info));
-        // SAFETY: the host's record begins with its header.
-        let header = unsafe { *out.as_ptr().cast::<TableHeader>() };
-        if header
-            .check("hmem_info", magic::HMEM_INFO, size_of::<TableHeader>())
-            .is_err()
-        {
-            return Status::TYPE_MISMATCH;
-        }
-        let mut found = module.transport.hmem_info(iface);
-        let size = (header.size as usize).min(size_of::<HmemInfo>());
-        found.header.size = size as u32;
-        // SAFETY: the host's record has at least `size` bytes: `size` is at most the size in its header.
-        unsafe {
-            ptr::copy_nonoverlapping((&raw const found).cast::<u8>(), out.as_ptr().cast(), size);
-        }
-        Status::SUCCESS
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("query_hmem", unsafe { module_ref(module) }, |module| {
+        let (info, name) = (NonNull::new(info)?, ("hmem_info", magic::HMEM_INFO));
+        // SAFETY: the host passes a record that begins with its header.
+        Some(unsafe { fill_record(info, name, || module.transport.hmem_info(iface)) })
     })
 }

@@ -6,7 +6,7 @@ use std::os::fd::BorrowedFd;
 use plugin_api::{Access, Endpoint, Handle, Module, SOLE_ATOMICS, Status};
 
 use super::{OfiModule, module_ref};
-use crate::guard::guarded;
+use crate::guard::called;
 
 pub(super) unsafe extern "C" fn register_mem(
     module: *mut Module,
@@ -16,18 +16,13 @@ pub(super) unsafe extern "C" fn register_mem(
     access: u32,
     handle: *mut *mut Handle,
 ) -> Status {
-    guarded("register_mem", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("register_mem", unsafe { module_ref(module) }, |module| {
         if handle.is_null() || (base.is_null() && size > 0) {
-            return Status::BAD_PARAM;
+            return None;
         }
         let is_sole = access & SOLE_ATOMICS != 0;
-        let Some(access) = Access::from_bits(access & !SOLE_ATOMICS) else {
-            return Status::BAD_PARAM;
-        };
+        let access = Access::from_bits(access & !SOLE_ATOMICS)?;
         // SAFETY: the host keeps the memory mapped until `deregister_mem`.
         let registered = unsafe {
             match is_sole {
@@ -36,7 +31,7 @@ pub(super) unsafe extern "C" fn register_mem(
             }
         };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
-        unsafe { store_region(module, registered, handle) }
+        Some(unsafe { store_region(module, registered, handle) })
     })
 }
 
@@ -50,24 +45,19 @@ pub(super) unsafe extern "C" fn register_shared(
     offset: u64,
     handle: *mut *mut Handle,
 ) -> Status {
-    guarded("register_shared", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("register_shared", unsafe { module_ref(module) }, |module| {
         if handle.is_null() || base.is_null() || fd < 0 {
-            return Status::BAD_PARAM;
+            return None;
         }
-        let Some(access) = Access::from_bits(access) else {
-            return Status::BAD_PARAM;
-        };
+        let access = Access::from_bits(access)?;
         // SAFETY: the host passes a descriptor that stays open through the call; it is not negative.
         let file = unsafe { BorrowedFd::borrow_raw(fd) };
         let memory = transport::SharedMemory { file, offset };
         // SAFETY: the host keeps the memory mapped until `deregister_mem`, and it is a mapping of the file.
         let registered = unsafe { module.transport.register_shared(base, size, access, memory) };
         // SAFETY: `handle` is not NULL; the host passes a writable pointer.
-        unsafe { store_region(module, registered, handle) }
+        Some(unsafe { store_region(module, registered, handle) })
     })
 }
 
@@ -102,20 +92,15 @@ pub(super) unsafe fn store_region(
 }
 
 pub(super) unsafe extern "C" fn deregister_mem(module: *mut Module, handle: *mut Handle) -> Status {
-    guarded("deregister_mem", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        let Some(region) = module.handles.remove(handle.cast()) else {
-            return Status::BAD_PARAM;
-        };
-        match region.close() {
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("deregister_mem", unsafe { module_ref(module) }, |module| {
+        let region = module.handles.remove(handle.cast())?;
+        Some(match region.close() {
             Ok(()) => Status::SUCCESS,
             Err(e) => {
                 tracing::warn!("{e}");
                 e.status()
             }
-        }
+        })
     })
 }

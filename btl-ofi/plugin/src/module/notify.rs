@@ -5,8 +5,8 @@ use std::ffi::c_void;
 use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status};
 use transport::{Notice, Op};
 
-use super::{completion, module_ref, peer, remote};
-use crate::guard::{guarded, need};
+use super::{completion, remote, target};
+use crate::guard::called;
 
 pub(super) unsafe extern "C" fn put_notify(
     module: *mut Module,
@@ -23,22 +23,22 @@ pub(super) unsafe extern "C" fn put_notify(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    guarded("put_notify", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, counter) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            unsafe { remote(counter_handle) }
-        );
+    // SAFETY: the host passes NULL or live objects of this module.
+    let (target, counter) = unsafe {
+        (
+            target(module, endpoint, remote_handle),
+            remote(counter_handle),
+        )
+    };
+    called("put_notify", target, |(module, peer, remote)| {
         let put = Op::put(remote, remote_address, (local_address, local_handle), size)
             .with_completion(completion(callback, context, data));
         let notice = Notice {
-            counter,
+            counter: counter?,
             address: counter_address,
             add,
         };
         // SAFETY: the host keeps the endpoint live and the buffer readable until completion.
-        unsafe { module.transport.put_notify(peer, &put, &notice) }
+        Some(unsafe { module.transport.put_notify(peer, &put, &notice) })
     })
 }

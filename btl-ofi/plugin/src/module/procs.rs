@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use plugin_api::{Endpoint, Module, Status};
 
 use super::{OfiModule, module_ref, peer};
-use crate::guard::guarded;
+use crate::guard::called;
 use crate::modex;
 
 pub(super) unsafe extern "C" fn add_procs(
@@ -14,16 +14,13 @@ pub(super) unsafe extern "C" fn add_procs(
     procs: *const u64,
     endpoints: *mut *mut Endpoint,
 ) -> Status {
-    guarded("add_procs", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("add_procs", unsafe { module_ref(module) }, |module| {
         if count == 0 {
-            return Status::SUCCESS;
+            return Some(Status::SUCCESS);
         }
         if procs.is_null() || endpoints.is_null() {
-            return Status::BAD_PARAM;
+            return None;
         }
         // SAFETY: both pointers are not NULL; the host passes arrays of `count` elements.
         let (procs, endpoints) = unsafe {
@@ -46,12 +43,12 @@ pub(super) unsafe extern "C" fn add_procs(
                     // A NULL endpoint reports an unreachable peer; the status reports other failures.
                     if status != Status::UNREACH {
                         release(module, endpoints);
-                        return status;
+                        return Some(status);
                     }
                 }
             }
         }
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }
 
@@ -84,16 +81,13 @@ pub(super) unsafe extern "C" fn del_procs(
     count: usize,
     endpoints: *const *mut Endpoint,
 ) -> Status {
-    guarded("del_procs", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("del_procs", unsafe { module_ref(module) }, |module| {
         if count == 0 {
-            return Status::SUCCESS;
+            return Some(Status::SUCCESS);
         }
         if endpoints.is_null() {
-            return Status::BAD_PARAM;
+            return None;
         }
         // SAFETY: `endpoints` is not NULL; the host passes an array of `count` elements.
         let endpoints = unsafe { std::slice::from_raw_parts(endpoints, count) };
@@ -105,6 +99,6 @@ pub(super) unsafe extern "C" fn del_procs(
                 status = released;
             }
         }
-        status
+        Some(status)
     })
 }

@@ -7,8 +7,8 @@ use plugin_api::{CompletionFn, Endpoint, Handle, Module, Status, TransferFlags};
 use transport::Op;
 use transport::hints::{OTHER, branch, late_success, quick_entry};
 
-use super::{completion, module_ref, peer, remote};
-use crate::guard::{guarded, need, use_argument};
+use super::{completion, submit, target};
+use crate::guard::use_argument;
 
 /// Defines the functions of put, or of get, which differ in the direction alone.
 macro_rules! transfer {
@@ -44,8 +44,7 @@ macro_rules! transfer {
                 // SAFETY: the host passes NULL or live objects of this module, and a buffer that stays valid until completion;
                 // `T` is that of the module's table.
                 unsafe {
-                    let (module, peer, remote) =
-                        (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+                    let (module, peer, remote) = target(module, endpoint, remote_handle)?;
                     module.transport.try_transfer::<T, WAY, $is_put>(
                         peer,
                         local_address,
@@ -57,21 +56,14 @@ macro_rules! transfer {
                 }
             } else {
                 use_argument(order);
-                guarded(stringify!($name), || {
-                    // SAFETY: the host passes NULL or live objects of this module.
-                    let (module, peer, remote) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
-                        remote(remote_handle)
-                    });
-                    let completion = completion(callback, context, data);
-                    // SAFETY: the host keeps the endpoint live and the buffer until completion.
-                    unsafe {
-                        let flags = TransferFlags::from_bits_retain(flags);
-                        let op = Op::$name(remote, remote_address, (local_address, local_handle), size);
-                        module
-                            .transport
-                            .submit(peer, &op.with_flags(flags).with_completion(completion))
-                    }
-                })
+                let make = |remote| {
+                    let local = (local_address, local_handle);
+                    let op = Op::$name(remote, remote_address, local, size);
+                    Some(op.with_flags(TransferFlags::from_bits_retain(flags)))
+                };
+                let to = (module, endpoint, remote_handle);
+                // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live and the buffer valid until completion.
+                unsafe { submit(stringify!($name), to, completion(callback, context, data), make) }
             } -> Status
         }
     };

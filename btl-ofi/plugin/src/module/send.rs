@@ -8,7 +8,7 @@ use plugin_api::{Descriptor, Endpoint, Module, ReceiveFn, Status};
 use transport::{Leaves, Receive, Transport};
 
 use super::{OfiModule, module_ref, peer};
-use crate::guard::{guarded, need};
+use crate::guard::called;
 
 /// The host's functions for messages, by tag.
 pub(super) struct Receivers(RwLock<[Option<Receive>; 256]>);
@@ -94,13 +94,13 @@ pub(super) unsafe extern "C" fn alloc(
 }
 
 pub(super) unsafe extern "C" fn free(module: *mut Module, descriptor: *mut Descriptor) -> Status {
-    guarded("free", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let (_, descriptor) = need!(unsafe { module_ref(module) }, NonNull::new(descriptor));
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("free", unsafe { module_ref(module) }, |_| {
+        let descriptor = NonNull::new(descriptor)?;
         // SAFETY: `buffer` made the descriptor, and the host ends each once.
         let buffer = unsafe { Box::from_raw(descriptor.as_ptr().cast::<Buffer>()) };
         drop(buffer.words);
-        Status::SUCCESS
+        Some(Status::SUCCESS)
     })
 }
 
@@ -128,11 +128,10 @@ pub(super) unsafe extern "C" fn send(
     descriptor: *mut Descriptor,
     tag: u8,
 ) -> Status {
-    guarded("send", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, to, d) = need!(unsafe { module_ref(module) }, peer(endpoint), unsafe {
-            descriptor.as_ref()
-        });
+    // SAFETY: the host passes NULL or live objects of this module.
+    let (module, descriptor) = unsafe { (module_ref(module), descriptor.as_ref()) };
+    called("send", module, |module| {
+        let (to, d) = (peer(endpoint)?, descriptor?);
         // SAFETY: the host writes no more bytes than the descriptor has, and keeps the source.
         unsafe { send_both(module, to, (d.data, d.size), (d.source, d.source_size), tag) }
     })
@@ -147,23 +146,19 @@ pub(super) unsafe extern "C" fn sendi(
     payload_size: usize,
     tag: u8,
 ) -> Status {
-    guarded("sendi", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, to) = need!(unsafe { module_ref(module) }, peer(endpoint));
+    // SAFETY: the host passes NULL or live objects of this module.
+    called("sendi", unsafe { module_ref(module) }, |module| {
+        let (to, header, payload) = (
+            peer(endpoint)?,
+            (header, header_size),
+            (payload, payload_size),
+        );
         // SAFETY: the host passes readable memory of these sizes.
-        unsafe {
-            send_both(
-                module,
-                to,
-                (header, header_size),
-                (payload, payload_size),
-                tag,
-            )
-        }
+        unsafe { send_both(module, to, header, payload, tag) }
     })
 }
 
-/// Sends the bytes of two places in memory as one message.
+/// Sends the bytes of two places in memory as one message; `None` for a place or a size that there is not.
 ///
 /// # Safety
 /// The endpoint is live, and both places are NULL or readable.
@@ -173,13 +168,11 @@ unsafe fn send_both(
     (first, first_size): (*const c_void, usize),
     (second, second_size): (*const c_void, usize),
     tag: u8,
-) -> Status {
+) -> Option<Status> {
     if first.is_null() && first_size > 0 || second.is_null() && second_size > 0 {
-        return Status::BAD_PARAM;
+        return None;
     }
-    let Some(size) = first_size.checked_add(second_size) else {
-        return Status::BAD_PARAM;
-    };
+    let size = first_size.checked_add(second_size)?;
     // SAFETY: the caller guarantees the endpoint and both places; `fill` copies those that have bytes.
     let sent = unsafe {
         module.transport.send(to, (tag, size, Leaves::Later), |at| {
@@ -191,7 +184,7 @@ unsafe fn send_both(
             }
         })
     };
-    sent.err().unwrap_or(Status::COMPLETED)
+    Some(sent.err().unwrap_or(Status::COMPLETED))
 }
 
 pub(super) unsafe extern "C" fn register_receive(
@@ -200,15 +193,16 @@ pub(super) unsafe extern "C" fn register_receive(
     receive: Option<ReceiveFn>,
     context: *mut c_void,
 ) -> Status {
-    guarded("register_receive", || {
-        // SAFETY: the host passes NULL or a module from `init` that is not finalised.
-        let Some(module) = (unsafe { module_ref(module) }) else {
-            return Status::BAD_PARAM;
-        };
-        let receive = receive.map(|function| Receive { function, context });
-        module.receivers.set(tag, receive);
-        Status::SUCCESS
-    })
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called(
+        "register_receive",
+        unsafe { module_ref(module) },
+        |module| {
+            let receive = receive.map(|function| Receive { function, context });
+            module.receivers.set(tag, receive);
+            Some(Status::SUCCESS)
+        },
+    )
 }
 
 fn limit(module: &OfiModule) -> usize {

@@ -8,8 +8,8 @@ use plugin_api::{AtomicKind, AtomicOp, CompletionFn, Datatype, Endpoint, Handle,
 use transport::Op;
 use transport::hints::{branch, quick_entry};
 
-use super::{completion, module_ref, peer, remote};
-use crate::guard::{guarded, need};
+use super::{completion, module_ref, submit, target};
+use crate::guard::called;
 
 pub(super) unsafe extern "C" fn atomic_query(
     module: *mut Module,
@@ -18,19 +18,16 @@ pub(super) unsafe extern "C" fn atomic_query(
     kind: u32,
     max_count: *mut usize,
 ) -> Status {
-    guarded("atomic_query", || {
-        // SAFETY: the host passes NULL or a live module.
-        let (module, max_count, datatype, op, kind) = need!(
-            unsafe { module_ref(module) },
-            NonNull::new(max_count),
-            Datatype::try_from(datatype).ok(),
-            AtomicOp::try_from(op).ok(),
-            AtomicKind::try_from(kind).ok()
-        );
+    // SAFETY: the host passes NULL or a module from `init` that is not finalised.
+    called("atomic_query", unsafe { module_ref(module) }, |module| {
+        let max_count = NonNull::new(max_count)?;
+        let datatype = Datatype::try_from(datatype).ok()?;
+        let op = AtomicOp::try_from(op).ok()?;
+        let kind = AtomicKind::try_from(kind).ok()?;
         let count = module.transport.atomic_count(kind, datatype, op);
         // SAFETY: `max_count` is not NULL; the host passes a writable pointer.
         unsafe { *max_count.as_ptr() = count.unwrap_or(0) };
-        count.map_or(Status::NOT_SUPPORTED, |_| Status::SUCCESS)
+        Some(count.map_or(Status::NOT_SUPPORTED, |_| Status::SUCCESS))
     })
 }
 
@@ -58,8 +55,7 @@ quick_entry! {
         // SAFETY: the host passes NULL or live objects of this module, and buffers that stay valid until completion;
         // `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) = target(module, endpoint, remote_handle)?;
             module.transport.try_atomic_opv::<T, WAY>(
                 peer,
                 local_address,
@@ -71,29 +67,19 @@ quick_entry! {
             )
         }
     } else {
-        guarded("atomic_opv", || {
-            // SAFETY: the host passes NULL or live objects of this module.
-            let (module, peer, remote, datatype, op) = need!(
-                unsafe { module_ref(module) },
-                peer(endpoint),
-                unsafe { remote(remote_handle) },
-                Datatype::try_from(datatype).ok(),
-                AtomicOp::try_from(op).ok()
-            );
+        let make = |remote| {
+            let datatype = Datatype::try_from(datatype).ok()?;
+            let op = AtomicOp::try_from(op).ok()?;
             if local_address.is_null() && count > 0 {
-                return Status::BAD_PARAM;
+                return None;
             }
-            let completion = completion(callback, context, data);
-            // SAFETY: the host keeps the endpoint live and the operands readable until completion.
-            unsafe {
-                let (what, target) = ((AtomicKind::Update, datatype, op), (remote, remote_address));
-                let operands = (local_address.cast_mut(), local_handle);
-                let op = Op::atomic(what, target, count, operands, None);
-                module
-                    .transport
-                    .submit(peer, &op.with_completion(completion))
-            }
-        })
+            let (what, target) = ((AtomicKind::Update, datatype, op), (remote, remote_address));
+            let operands = (local_address.cast_mut(), local_handle);
+            Some(Op::atomic(what, target, count, operands, None))
+        };
+        let to = (module, endpoint, remote_handle);
+        // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live and the operands readable until completion.
+        unsafe { submit("atomic_opv", to, completion(callback, context, data), make) }
     } -> Status
 }
 
@@ -127,8 +113,7 @@ quick_entry! {
         // SAFETY: the host passes NULL or live objects of this module, and buffers that stay valid until completion;
         // `T` is that of the module's table.
         unsafe {
-            let (module, peer, remote) =
-                (module_ref(module)?, peer(endpoint)?, remote(remote_handle)?);
+            let (module, peer, remote) = target(module, endpoint, remote_handle)?;
             module.transport.try_atomic_fopv::<T, WAY>(
                 peer,
                 local_address,
@@ -141,30 +126,20 @@ quick_entry! {
             )
         }
     } else {
-        guarded("atomic_fopv", || {
-            // SAFETY: the host passes NULL or live objects of this module.
-            let (module, peer, remote, datatype, op) = need!(
-                unsafe { module_ref(module) },
-                peer(endpoint),
-                unsafe { remote(remote_handle) },
-                Datatype::try_from(datatype).ok(),
-                AtomicOp::try_from(op).ok()
-            );
+        let make = |remote| {
+            let datatype = Datatype::try_from(datatype).ok()?;
+            let op = AtomicOp::try_from(op).ok()?;
             if result_address.is_null() && count > 0 {
-                return Status::BAD_PARAM;
+                return None;
             }
-            let completion = completion(callback, context, data);
-            // SAFETY: the host keeps the endpoint live, the operands readable and the result writable until completion.
-            unsafe {
-                let (what, target) = ((AtomicKind::Fetch, datatype, op), (remote, remote_address));
-                let operands = (local_address.cast_mut(), local_handle);
-                let results = (result_address, result_handle);
-                let op = Op::atomic(what, target, count, operands, Some(results));
-                module
-                    .transport
-                    .submit(peer, &op.with_completion(completion))
-            }
-        })
+            let (what, target) = ((AtomicKind::Fetch, datatype, op), (remote, remote_address));
+            let operands = (local_address.cast_mut(), local_handle);
+            let results = (result_address, result_handle);
+            Some(Op::atomic(what, target, count, operands, Some(results)))
+        };
+        let to = (module, endpoint, remote_handle);
+        // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live, the operands readable and the result writable until completion.
+        unsafe { submit("atomic_fopv", to, completion(callback, context, data), make) }
     } -> Status
 }
 
@@ -182,17 +157,11 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
     context: *mut c_void,
     data: *mut c_void,
 ) -> Status {
-    guarded("atomic_cswapv", || {
-        // SAFETY: the host passes NULL or live objects of this module.
-        let (module, peer, remote, datatype, result) = need!(
-            unsafe { module_ref(module) },
-            peer(endpoint),
-            unsafe { remote(remote_handle) },
-            Datatype::try_from(datatype).ok(),
-            NonNull::new(result_address)
-        );
+    let make = |remote| {
+        let datatype = Datatype::try_from(datatype).ok()?;
+        let result = NonNull::new(result_address)?;
         if local_address.is_null() || compare_address.is_null() {
-            return Status::BAD_PARAM;
+            return None;
         }
         // SAFETY: neither pointer is NULL; the host passes one readable element at each.
         let (value, compare) = unsafe {
@@ -201,16 +170,19 @@ pub(super) unsafe extern "C" fn atomic_cswapv(
                 element(compare_address, datatype),
             )
         };
-        let completion = completion(callback, context, data);
-        // SAFETY: the host keeps the endpoint live and the result writable until completion.
-        unsafe {
-            let (target, result) = ((remote, remote_address), (result.as_ptr(), result_handle));
-            let op = Op::swap(datatype, target, (compare, value), result);
-            module
-                .transport
-                .submit(peer, &op.with_completion(completion))
-        }
-    })
+        let (target, result) = ((remote, remote_address), (result.as_ptr(), result_handle));
+        Some(Op::swap(datatype, target, (compare, value), result))
+    };
+    let to = (module, endpoint, remote_handle);
+    // SAFETY: the host passes NULL or live objects of this module, and keeps the endpoint live and the result writable until completion.
+    unsafe {
+        submit(
+            "atomic_cswapv",
+            to,
+            completion(callback, context, data),
+            make,
+        )
+    }
 }
 
 /// One element, in the first bytes of a word.

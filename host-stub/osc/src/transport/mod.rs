@@ -19,8 +19,7 @@ pub use handle::HandleCopy;
 pub use hmem::Blocks;
 pub use module::{EndpointRef, Report, Transport, UNREPORTED};
 pub use modules::{
-    AdoptError, ApplyFunctions, Functions, HmemFunctions, ProgressFn, PutNotify, RegisterShared,
-    StridedFunctions,
+    AdoptError, ApplyFunctions, Functions, HmemFunctions, ProgressFn, StridedFunctions,
 };
 pub use registration::Registration;
 

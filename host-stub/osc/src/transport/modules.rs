@@ -1,23 +1,17 @@
 //! The modules of a component: checked, their functions copied out, and ended together.
 
 use std::any::Any;
-use std::ffi::c_void;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use plugin_api::{
-    ApplyFn, ApplyRequest, CompletionFn, Endpoint, Handle, HmemInfo, IoVec, Module, ModuleVtable,
-    OverrideOps, Stats, Status,
-};
-
-use plugin_api::AbiError;
+use plugin_api::*;
 
 use super::{Attributes, Transport};
 
 /// Every function of a module's table without the `Option`, which the check of the table makes
 /// unnecessary.
 macro_rules! functions {
-    ($($entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)*) => {
+    ($($entry:ident: $function:ty,)*) => {
         /// The functions of a module's table; functions that every plugin has are not NULL.
         #[derive(Clone, Copy)]
         pub struct Functions {
@@ -26,13 +20,13 @@ macro_rules! functions {
             /// If the plugin has both functions.
             pub strided: Option<StridedFunctions>,
             /// If the plugin has this function.
-            pub put_notify: Option<PutNotify>,
+            pub put_notify: Option<PutNotifyFn>,
             /// If the plugin has this function.
-            pub register_shared: Option<RegisterShared>,
+            pub register_shared: Option<RegisterSharedFn>,
             /// If the plugin has both functions.
             pub apply: Option<ApplyFunctions>,
              $(#[doc = concat!("`", stringify!($entry), "` of the table.")]
-             pub $entry: unsafe extern "C" fn($($argument),*) -> $result,)* }
+             pub $entry: $function,)* }
 
         impl Functions {
             /// Copies the functions; the error is the name of the first entry that is NULL.
@@ -46,43 +40,14 @@ macro_rules! functions {
 /// The component's progress.
 pub type ProgressFn = unsafe extern "C" fn(*mut plugin_api::Component) -> i32;
 
-/// The function of ABI 1.2 for a put with notification.
-pub type PutNotify = unsafe extern "C" fn(
-    *mut Module,
-    *mut Endpoint,
-    Pointer,
-    u64,
-    *mut Handle,
-    *const Handle,
-    usize,
-    u64,
-    *const Handle,
-    u64,
-    Callback,
-    Pointer,
-    Pointer,
-) -> Status;
-
-/// The function of ABI 1.4 for memory that peers may map.
-pub type RegisterShared = unsafe extern "C" fn(
-    *mut Module,
-    *mut Endpoint,
-    Pointer,
-    usize,
-    u32,
-    i32,
-    u64,
-    *mut *mut Handle,
-) -> Status;
-
 /// Functions that a plugin has all or none of, by the names of the table's entries.
 macro_rules! group {
-    ($(#[$doc:meta])* $group:ident { $($name:ident is $entry:ident: fn($($argument:ty),* $(,)?) -> $result:ty;)* }) => {
+    ($(#[$doc:meta])* $group:ident { $($name:ident is $entry:ident: $function:ty,)* }) => {
         $(#[$doc])*
         #[derive(Clone, Copy)]
         pub struct $group {
             $(#[doc = concat!("`", stringify!($entry), "` of the table.")]
-            pub $name: unsafe extern "C" fn($($argument),*) -> $result,)*
+            pub $name: $function,)*
         }
 
         impl $group {
@@ -96,65 +61,54 @@ macro_rules! group {
 group! {
     /// The functions of ABI 1.5.
     ApplyFunctions {
-        apply is apply: fn(*mut Module, *mut Endpoint, u64, *const Handle, *const ApplyRequest, Callback, Pointer, Pointer) -> Status;
-        register is register_apply: fn(*mut Module, Option<ApplyFn>, Pointer) -> Status;
+        apply is apply: ApplyElementsFn,
+        register is register_apply: RegisterApplyFn,
     }
 }
 
 group! {
     /// The functions of ABI 1.1, for memory of devices.
     HmemFunctions {
-        set_overrides is set_overrides: fn(*mut Module, *const OverrideOps) -> Status;
-        register_hmem is register_hmem: fn(*mut Module, *mut Endpoint, Pointer, usize, u32, u32, u64, *mut *mut Handle) -> Status;
-        copy_from is copy_from_hmem_iov: fn(*mut Module, Pointer, usize, *const IoVec, *const u32, usize, u64) -> i64;
-        copy_to is copy_to_hmem_iov: fn(*mut Module, *const IoVec, *const u32, usize, u64, *const c_void, usize) -> i64;
-        query is query_hmem: fn(*mut Module, u32, *mut HmemInfo) -> Status;
+        set_overrides is set_overrides: SetOverridesFn,
+        register_hmem is register_hmem: RegisterHmemFn,
+        copy_from is copy_from_hmem_iov: CopyFromHmemFn,
+        copy_to is copy_to_hmem_iov: CopyToHmemFn,
+        query is query_hmem: QueryHmemFn,
     }
 }
 
 group! {
     /// The functions of ABI 1.4, for blocks of such memory at regular distances.
     StridedFunctions {
-        copy_from is copy_from_hmem_strided: fn(*mut Module, Pointer, usize, *const c_void, u32, usize, *const usize, *const usize) -> i64;
-        copy_to is copy_to_hmem_strided: fn(*mut Module, Pointer, u32, usize, *const usize, *const usize, *const c_void, usize) -> i64;
+        copy_from is copy_from_hmem_strided: CopyFromHmemStridedFn,
+        copy_to is copy_to_hmem_strided: CopyToHmemStridedFn,
     }
 }
 
-type Callback = Option<CompletionFn>;
-type Pointer = *mut c_void;
-
 functions! {
-    add_procs: fn(*mut Module, usize, *const u64, *mut *mut Endpoint) -> Status;
-    del_procs: fn(*mut Module, usize, *const *mut Endpoint) -> Status;
-    register_mem: fn(*mut Module, *mut Endpoint, Pointer, usize, u32, *mut *mut Handle) -> Status;
-    deregister_mem: fn(*mut Module, *mut Handle) -> Status;
-    put: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, usize, u32, i32,
-        Callback, Pointer, Pointer) -> Status;
-    get: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, usize, u32, i32,
-        Callback, Pointer, Pointer) -> Status;
-    atomic_op: fn(*mut Module, *mut Endpoint, u64, *const Handle, u32, u64, u32, i32,
-        Callback, Pointer, Pointer) -> Status;
-    atomic_fop: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, u32, u64,
-        u32, i32, Callback, Pointer, Pointer) -> Status;
-    atomic_cswap: fn(*mut Module, *mut Endpoint, Pointer, u64, *mut Handle, *const Handle, u64, u64,
-        u32, i32, Callback, Pointer, Pointer) -> Status;
-    flush: fn(*mut Module, *mut Endpoint) -> Status;
-    register_error: fn(*mut Module, Option<plugin_api::ErrorFn>, Pointer) -> Status;
-    atomic_query: fn(*mut Module, u32, u32, u32, *mut usize) -> Status;
-    atomic_opv: fn(*mut Module, *mut Endpoint, *const c_void, u64, *mut Handle, *const Handle, u32,
-        u32, usize, Callback, Pointer, Pointer) -> Status;
-    atomic_fopv: fn(*mut Module, *mut Endpoint, *const c_void, Pointer, u64, *mut Handle,
-        *mut Handle, *const Handle, u32, u32, usize, Callback, Pointer, Pointer) -> Status;
-    atomic_cswapv: fn(*mut Module, *mut Endpoint, *const c_void, *const c_void, Pointer, u64,
-        *mut Handle, *const Handle, u32, Callback, Pointer, Pointer) -> Status;
-    stats: fn(*mut Module, *mut Stats) -> Status;
-    finalize: fn(*mut Module) -> Status;
+    add_procs: AddProcsFn,
+    del_procs: DelProcsFn,
+    register_mem: RegisterMemFn,
+    deregister_mem: DeregisterMemFn,
+    put: TransferFn,
+    get: TransferFn,
+    atomic_op: AtomicOpFn,
+    atomic_fop: AtomicFopFn,
+    atomic_cswap: AtomicCswapFn,
+    flush: FlushFn,
+    register_error: RegisterErrorFn,
+    atomic_query: AtomicQueryFn,
+    atomic_opv: AtomicOpvFn,
+    atomic_fopv: AtomicFopvFn,
+    atomic_cswapv: AtomicCswapvFn,
+    stats: StatsFn,
+    finalize: FinalizeFn,
 }
 
 /// A module, and the function that ends it.
 struct Owned {
     module: NonNull<Module>,
-    finalize: unsafe extern "C" fn(*mut Module) -> Status,
+    finalize: FinalizeFn,
 }
 
 /// The modules of one component. The modules are finalised together after the last transport was

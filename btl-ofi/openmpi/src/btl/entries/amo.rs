@@ -4,9 +4,11 @@ use std::ffi::{c_int, c_void};
 
 use btl_ofi::Op;
 use btl_ofi::hints::{branch, quick_entry};
-use plugin_api::{BtlAtomicOp, OpFlags, Status};
+use plugin_api::{BtlAtomicOp, Status};
 
-use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, operation};
+use super::call::{
+    Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, atomic, completion, size_of_word, word_flags,
+};
 use super::locks;
 use crate::bindings as ffi;
 use crate::btl::module::Module;
@@ -50,32 +52,22 @@ quick_entry! {
         Some(if status == Status::SUCCESS { 0 } else { call.settle("non-fetching atomic", status) })
     } else {
         use_argument(order);
-        operation("non-fetching atomic", btl, || {
+        atomic("non-fetching atomic", btl, || {
             // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
-            let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-                return Ok(Status::NOT_SUPPORTED.0);
-            };
+            let call = unsafe { Call::new(btl, endpoint, remote_handle) }?;
             let may_release = locks::may_release(op, operand);
-            let (false, Ok(op), Some(flags)) = (
-                compares(op),
-                op.try_into(),
-                OpFlags::from_bits(flags as u32),
-            ) else {
-                return Ok(Status::NOT_SUPPORTED.0);
-            };
-            if Call::is_misaligned(remote, flags) {
-                return Ok(Status::NOT_SUPPORTED.0);
+            if compares(op) {
+                return None;
             }
-            let done = completion(callback, context, data);
+            let (op, flags) = (op.try_into().ok()?, word_flags(flags, remote)?);
+            let op = Op::word((op, flags), (call.handle, remote), operand, None)
+                .with_completion(completion(callback, context, data));
             // SAFETY: the endpoint is live, and the operation uses no local memory.
-            let status = unsafe {
-                let op = Op::word((op, flags), (call.handle, remote), operand, None);
-                call.submit(&op.with_completion(done))
-            };
+            let status = unsafe { call.submit(&op) };
             if may_release {
                 call.module.transport().send_now();
             }
-            Ok(call.settle("non-fetching atomic", status))
+            Some(call.settle("non-fetching atomic", status))
         })
     } -> c_int
 }
@@ -112,29 +104,19 @@ quick_entry! {
         Some(if status == Status::SUCCESS { 0 } else { call.settle("fetching atomic", status) })
     } else {
         use_argument(order);
-        operation("fetching atomic", btl, || {
+        atomic("fetching atomic", btl, || {
             // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
-            let Some(call) = (unsafe { Call::new(btl, endpoint, remote_handle) }) else {
-                return Ok(Status::NOT_SUPPORTED.0);
-            };
-            let (false, Ok(op), Some(flags)) = (
-                compares(op),
-                op.try_into(),
-                OpFlags::from_bits(flags as u32),
-            ) else {
-                return Ok(Status::NOT_SUPPORTED.0);
-            };
-            if Call::is_misaligned(remote, flags) {
-                return Ok(Status::NOT_SUPPORTED.0);
+            let call = unsafe { Call::new(btl, endpoint, remote_handle) }?;
+            if compares(op) {
+                return None;
             }
-            let done = completion(callback, context, data);
+            let (op, flags) = (op.try_into().ok()?, word_flags(flags, remote)?);
+            let result = Some((local, local_handle.cast()));
+            let op = Op::word((op, flags), (call.handle, remote), operand, result)
+                .with_completion(completion(callback, context, data));
             // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
-            let status = unsafe {
-                let result = Some((local, local_handle.cast()));
-                let op = Op::word((op, flags), (call.handle, remote), operand, result);
-                call.submit(&op.with_completion(done))
-            };
-            Ok(call.settle("fetching atomic", status))
+            let status = unsafe { call.submit(&op) };
+            Some(call.settle("fetching atomic", status))
         })
     } -> c_int
 }
@@ -168,48 +150,31 @@ quick_entry! {
         Some(if status == Status::SUCCESS { 0 } else { call.settle("compare-and-swap", status) })
     } else {
         use_argument(order);
-        operation("compare-and-swap", btl, || {
-            let Some(flags) = OpFlags::from_bits(flags as u32) else {
-                return Ok(Status::NOT_SUPPORTED.0);
-            };
-            if Call::is_misaligned(remote, flags) {
-                return Ok(Status::NOT_SUPPORTED.0);
-            }
+        atomic("compare-and-swap", btl, || {
+            let flags = word_flags(flags, remote)?;
             let own;
             // SAFETY: Open MPI passes NULL or live pointers from this module, and a readable copy of the peer's handle.
             let call = match unsafe { Call::new(btl, endpoint, remote_handle) } {
                 Some(call) => call,
-                None if !remote_handle.is_null() => return Ok(Status::NOT_SUPPORTED.0),
+                None if !remote_handle.is_null() => return None,
                 None => {
                     // SAFETY: Open MPI passes NULL or the live module.
-                    let module = unsafe { Module::of(btl) };
-                    let size = if flags.contains(OpFlags::WORD_32) {
-                        4
-                    } else {
-                        8
-                    };
-                    match module.and_then(|m| m.own_word(endpoint.cast(), (remote, size))) {
-                        Some((module, endpoint, handle)) => {
-                            own = handle;
-                            let handle = &own;
-                            Call {
-                                module,
-                                endpoint,
-                                handle,
-                            }
-                        }
-                        None => return Ok(Status::NOT_SUPPORTED.0),
+                    let module = unsafe { Module::of(btl) }?;
+                    let word = (remote, size_of_word(flags));
+                    own = module.own_word(endpoint.cast(), word)?;
+                    Call {
+                        module,
+                        endpoint: own.0,
+                        handle: &own.1,
                     }
                 }
             };
-            let done = completion(callback, context, data);
+            let (target, result) = ((call.handle, remote), (local, local_handle.cast()));
+            let op = Op::swap_word(flags, target, (compare, value), result)
+                .with_completion(completion(callback, context, data));
             // SAFETY: osc/rdma keeps 8 bytes at `local` writable, and does not use them, until completion.
-            let status = unsafe {
-                let (target, result) = ((call.handle, remote), (local, local_handle.cast()));
-                let op = Op::swap_word(flags, target, (compare, value), result);
-                call.submit(&op.with_completion(done))
-            };
-            Ok(call.settle("compare-and-swap", status))
+            let status = unsafe { call.submit(&op) };
+            Some(call.settle("compare-and-swap", status))
         })
     } -> c_int
 }

@@ -7,7 +7,7 @@
 //!   [`settle`](Call::settle) first passes such an error to the error callback, which ends the job with a message.
 //! - An atomic that the provider lacks must return NOT_SUPPORTED; osc/rdma then takes its locked path. osc/rdma never checks
 //!   the flags of single operations before the call. The transport returns this status. An atomic on a misaligned word, which
-//!   no processor makes, is [answered](Call::is_misaligned) so too.
+//!   no processor makes, is [answered](word_flags) so too.
 //! - 4.1.4 passes no handle for a compare-and-swap on the own window. After NOT_SUPPORTED osc/rdma makes the swap by plain
 //!   loads and stores under its lock. This is correct only if the peers treat the same word alike (`own_words`).
 //! - A put with no request, handle or fragment has a NULL callback. Local handles are NULL, because the
@@ -90,17 +90,6 @@ impl<'a> Call<'a> {
         })
     }
 
-    /// Whether the word of an atomic is not aligned to its size. All ranks find the same, so all take osc/rdma's lock for that
-    /// word.
-    pub(super) fn is_misaligned(address: u64, flags: OpFlags) -> bool {
-        let size = if flags.contains(OpFlags::WORD_32) {
-            4
-        } else {
-            8
-        };
-        !address.is_multiple_of(size)
-    }
-
     /// # Safety
     /// As for [`submit`](btl_ofi::Transport::submit).
     pub(super) unsafe fn submit(&self, op: &Op<'_>) -> Status {
@@ -119,6 +108,21 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Bytes of the word of an atomic.
+pub(super) fn size_of_word(flags: OpFlags) -> u64 {
+    match flags.contains(OpFlags::WORD_32) {
+        true => 4,
+        false => 8,
+    }
+}
+
+/// The flags of an atomic on a word; `None` for unknown flags, and for a word that is not aligned to its size. All ranks find
+/// the same, so all take osc/rdma's lock for that word.
+pub(super) fn word_flags(flags: c_int, address: u64) -> Option<OpFlags> {
+    let flags = OpFlags::from_bits(flags as u32)?;
+    address.is_multiple_of(size_of_word(flags)).then_some(flags)
+}
+
 /// [`settle`](Call::settle) for an operation that the transport refused.
 #[cold]
 #[inline(never)]
@@ -129,15 +133,17 @@ pub(super) fn refused(
     status: Status,
 ) -> c_int {
     if !status.is_again() && status != Status::NOT_SUPPORTED {
-        // SAFETY: `add_procs` returned the endpoint, and it is live until `del_procs`.
-        let process = unsafe { endpoint.as_ref() }.proc();
-        module.fail(
-            endpoint.as_ptr(),
-            status,
-            &format!("a {what} to process {process} was refused: {status}"),
-        );
+        fail(module, endpoint, what, status);
     }
     status.0
+}
+
+/// Reports an operation that failed for good.
+pub(super) fn fail(module: &Module, endpoint: NonNull<Endpoint>, what: &str, status: Status) {
+    // SAFETY: `add_procs` returned the endpoint, which is live until `del_procs`, also while operations to it are kept.
+    let process = unsafe { endpoint.as_ref() }.proc();
+    let why = format!("a {what} to process {process} was refused: {status}");
+    module.fail(endpoint.as_ptr(), status, &why);
 }
 
 /// Runs an operation, whose body returns what [`settle`](Call::settle) does. A panic, or an error of the body, ends the job like
@@ -152,6 +158,12 @@ pub(super) fn operation(
         Ok(code) => code,
         Err(status) => refuse(what, btl, status),
     }
+}
+
+/// [`operation`] for an atomic. `None` of the body is an atomic that osc/rdma makes itself, under its lock.
+#[inline]
+pub(super) fn atomic(what: &str, btl: Btl, body: impl FnOnce() -> Option<c_int>) -> c_int {
+    operation(what, btl, || Ok(body().unwrap_or(Status::NOT_SUPPORTED.0)))
 }
 
 #[cold]

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use btl_ofi::{Completion, Endpoint};
 use plugin_api::Status;
 
-use super::call::Call;
+use super::call::{Call, fail};
 use crate::btl::module::Module;
 use crate::btl::transfers::Transfer;
 
@@ -41,7 +41,8 @@ pub(crate) fn resume(module: &Module) -> usize {
         |endpoint, transfer, status| {
             if status != Status::SUCCESS {
                 failed.set(failed.get() + 1);
-                fail(module, endpoint, &transfer, status);
+                fail(module, endpoint, transfer.what(), status);
+                end(module, endpoint, &transfer, status);
             }
         },
     );
@@ -68,18 +69,6 @@ pub(super) fn begin_release(module: &Module, endpoint: NonNull<Endpoint>) {
     for (_, transfer) in module.transfers().close(endpoint) {
         end(module, endpoint, &transfer, Status::UNREACH);
     }
-}
-
-fn fail(module: &Module, endpoint: NonNull<Endpoint>, transfer: &Transfer, status: Status) {
-    // SAFETY: the endpoint is released only after its queue is closed.
-    let process = unsafe { endpoint.as_ref() }.proc();
-    let what = transfer.what();
-    module.fail(
-        endpoint.as_ptr(),
-        status,
-        &format!("a {what} to process {process} was refused: {status}"),
-    );
-    end(module, endpoint, transfer, status);
 }
 
 /// Calls the function of a transfer that was not made.

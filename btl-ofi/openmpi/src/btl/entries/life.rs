@@ -8,7 +8,7 @@ use plugin_api::Status;
 use crate::bindings as ffi;
 use crate::btl::live;
 use crate::btl::module::Module;
-use crate::guard::guarded;
+use crate::guard::{called, guarded};
 use crate::log::{self, counts};
 
 /// Sets the error callback.
@@ -16,13 +16,10 @@ pub(super) unsafe extern "C" fn register_error(
     btl: *mut ffi::mca_btl_base_module_t,
     callback: ffi::mca_btl_base_module_error_cb_fn_t,
 ) -> c_int {
-    guarded("register_error", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("register_error", unsafe { Module::of(btl) }, |module| {
         module.on_error(callback);
-        Status::SUCCESS.0
+        Some(Status::SUCCESS)
     })
 }
 
@@ -55,14 +52,9 @@ pub(super) unsafe extern "C" fn dump(
 /// Ends the module. Unlike the C component, which sleeps for a second here, it waits only for outstanding operations, and
 /// for seconds at most.
 pub(super) unsafe extern "C" fn finalize(btl: *mut ffi::mca_btl_base_module_t) -> c_int {
-    guarded("finalize", Status::ERROR.0, || {
-        match NonNull::new(btl.cast::<Module>()) {
-            Some(module) => {
-                live::forget(module);
-                Module::end(module);
-                Status::SUCCESS.0
-            }
-            None => Status::BAD_PARAM.0,
-        }
+    called("finalize", NonNull::new(btl.cast::<Module>()), |module| {
+        live::forget(module);
+        Module::end(module);
+        Some(Status::SUCCESS)
     })
 }

@@ -3,11 +3,11 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use plugin_api::{Access, Status};
+use plugin_api::Access;
 
 use crate::bindings as ffi;
 use crate::btl::module::Module;
-use crate::guard::guarded;
+use crate::guard::{called, guarded};
 
 /// Registers memory; NULL when the provider has no room, which osc/rdma takes as OUT_OF_RESOURCE. `endpoint` is
 /// ignored, because a registration serves all peers; it may be NULL or `MCA_BTL_ENDPOINT_ANY` (-1).
@@ -35,15 +35,12 @@ pub(super) unsafe extern "C" fn deregister_mem(
     btl: *mut ffi::mca_btl_base_module_t,
     handle: *mut ffi::mca_btl_base_registration_handle_t,
 ) -> c_int {
-    guarded("deregister_mem", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("deregister_mem", unsafe { Module::of(btl) }, |module| {
         if handle.is_null() {
-            return Status::BAD_PARAM.0;
+            return None;
         }
         // SAFETY: Open MPI passes each handle of `register_mem` once and does not use it again.
-        unsafe { module.registrations().deregister(handle) }.0
+        Some(unsafe { module.registrations().deregister(handle) })
     })
 }

@@ -12,7 +12,7 @@ use super::kept;
 use crate::bindings as ffi;
 use crate::btl::module::Module;
 use crate::btl::peers::{Name, Peer, Published};
-use crate::guard::guarded;
+use crate::guard::called;
 use crate::log;
 
 /// Makes endpoints. osc/rdma and bml/r2 rely on these rules:
@@ -28,16 +28,13 @@ pub(super) unsafe extern "C" fn add_procs(
     endpoints: *mut *mut ffi::mca_btl_base_endpoint_t,
     reachable: *mut ffi::opal_bitmap_t,
 ) -> c_int {
-    guarded("add_procs", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("add_procs", unsafe { Module::of(btl) }, |module| {
         if count == 0 {
-            return Status::SUCCESS.0;
+            return Some(Status::SUCCESS);
         }
         if procs.is_null() || endpoints.is_null() {
-            return Status::BAD_PARAM.0;
+            return None;
         }
         // SAFETY: Open MPI passes arrays of `count` elements.
         let (procs, endpoints) = unsafe {
@@ -58,7 +55,7 @@ pub(super) unsafe extern "C" fn add_procs(
                 unsafe { ffi::opal_bitmap_set_bit(reachable, i as c_int) };
             }
         }
-        Status::SUCCESS.0
+        Some(Status::SUCCESS)
     })
 }
 
@@ -130,16 +127,13 @@ pub(super) unsafe extern "C" fn del_procs(
     procs: *mut *mut ffi::opal_proc_t,
     _endpoints: *mut *mut ffi::mca_btl_base_endpoint_t,
 ) -> c_int {
-    guarded("del_procs", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("del_procs", unsafe { Module::of(btl) }, |module| {
         if count == 0 {
-            return Status::SUCCESS.0;
+            return Some(Status::SUCCESS);
         }
         if procs.is_null() {
-            return Status::BAD_PARAM.0;
+            return None;
         }
         // SAFETY: `procs` is an array of `count` elements, each NULL or a live process.
         for &proc in unsafe { slice::from_raw_parts(procs, count) } {
@@ -166,6 +160,6 @@ pub(super) unsafe extern "C" fn del_procs(
                 }
             }
         }
-        Status::SUCCESS.0
+        Some(Status::SUCCESS)
     })
 }

@@ -11,7 +11,7 @@ use super::call::{Btl, BtlCallback, BtlEndpoint, BtlHandle, Call, completion, op
 use super::kept;
 use crate::btl::module::Module;
 use crate::btl::transfers::{Kind, Transfer};
-use crate::guard::{guarded, use_argument};
+use crate::guard::{called, use_argument};
 
 /// Defines the functions of put, or of get, which differ in the direction alone. osc/rdma gets nothing without a callback.
 macro_rules! transfer {
@@ -81,11 +81,8 @@ transfer! { get, direct_get, other_get, slow_get, Get, false }
 
 /// Waits until every earlier operation of this thread to one peer, or to all peers with NULL, is complete.
 pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int {
-    guarded("flush", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let Some(module) = (unsafe { Module::of(btl) }) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("flush", unsafe { Module::of(btl) }, |module| {
         // SAFETY: the endpoint is NULL or came from `add_procs`, and it is live until `del_procs`.
         let peer = unsafe { endpoint.cast::<Endpoint>().as_ref() };
         kept::post_all(module, NonNull::new(endpoint.cast()));
@@ -100,6 +97,6 @@ pub(super) unsafe extern "C" fn flush(btl: Btl, endpoint: BtlEndpoint) -> c_int 
                 &format!("operations failed before a flush: {status}"),
             );
         }
-        status.0
+        Some(status)
     })
 }

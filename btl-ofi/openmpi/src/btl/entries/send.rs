@@ -17,7 +17,7 @@ use crate::btl::entries::call::{Btl, BtlEndpoint};
 use crate::btl::fragments::{Fragment, NONE};
 use crate::btl::module::Module;
 use crate::btl::sender;
-use crate::guard::guarded;
+use crate::guard::{called, guarded};
 use crate::identity;
 
 type Descriptor = *mut ffi::mca_btl_base_descriptor_t;
@@ -69,16 +69,12 @@ fn why_not(size: usize, limit: usize) -> String {
 
 /// Frees a descriptor.
 pub(super) unsafe extern "C" fn free(btl: Btl, descriptor: Descriptor) -> c_int {
-    guarded("free", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let module = unsafe { Module::of(btl) };
-        let (Some(module), Some(fragment)) = (module, NonNull::new(descriptor.cast::<Fragment>()))
-        else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("free", unsafe { Module::of(btl) }, |module| {
+        let fragment = NonNull::new(descriptor.cast::<Fragment>())?;
         // SAFETY: Open MPI gives each descriptor back once.
         unsafe { module.fragments().give_back(fragment) };
-        Status::SUCCESS.0
+        Some(Status::SUCCESS)
     })
 }
 
@@ -134,22 +130,15 @@ pub(super) unsafe extern "C" fn send(
     descriptor: Descriptor,
     tag: u8,
 ) -> c_int {
-    guarded("send", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let module = unsafe { Module::of(btl) };
-        let (Some(module), Some(endpoint), Some(fragment)) = (
-            module,
-            NonNull::new(endpoint.cast()),
-            NonNull::new(descriptor.cast::<Fragment>()),
-        ) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("send", unsafe { Module::of(btl) }, |module| {
+        let endpoint = NonNull::new(endpoint.cast())?;
+        let fragment = NonNull::new(descriptor.cast::<Fragment>())?;
+        let (fragments, door) = (module.fragments(), module.door());
         // SAFETY: Open MPI passes a descriptor of this module, which is not used until it is complete, and a live endpoint.
-        unsafe {
-            module
-                .fragments()
-                .send(module.door(), (endpoint, tag), fragment)
-        }
+        let sent = unsafe { fragments.send(door, (endpoint, tag), fragment) };
+        // The value may be 1, which is no status.
+        Some(Status(sent))
     })
 }
 
@@ -171,12 +160,9 @@ pub(super) unsafe extern "C" fn sendi(
         // writable place for a descriptor.
         unsafe { *descriptor = NONE };
     }
-    guarded("sendi", Status::ERROR.0, || {
-        // SAFETY: Open MPI passes NULL or the live module that `init` returned.
-        let module = unsafe { Module::of(btl) };
-        let (Some(module), Some(to)) = (module, NonNull::new(endpoint.cast())) else {
-            return Status::BAD_PARAM.0;
-        };
+    // SAFETY: Open MPI passes NULL or the live module that `init` returned.
+    called("sendi", unsafe { Module::of(btl) }, |module| {
+        let to = NonNull::new(endpoint.cast())?;
         let size = header_size + payload_size;
         let mut sent = Err(Status::TEMP_OUT_OF_RESOURCE);
         if !module.fragments().has_waiting_for(to) {
@@ -200,12 +186,12 @@ pub(super) unsafe extern "C" fn sendi(
             sent = unsafe { module.transport().send(to, message, fill) };
         }
         let Err(status) = sent else {
-            return Status::SUCCESS.0;
+            return Some(Status::SUCCESS);
         };
         if !descriptor.is_null() {
             // SAFETY: Open MPI passes NULL or a writable place for a descriptor, which it then fills in and sends.
             unsafe { *descriptor = alloc(btl, endpoint, 0, size, flags) };
         }
-        status.0
+        Some(status)
     })
 }

@@ -11,7 +11,7 @@ use super::context::Contexts;
 use super::error::{CommError, CommResult};
 use super::hooks::Hooks;
 use super::table::{Collectives, Tables};
-use crate::crt::{self, Blocking};
+use crate::crt::{self, Until};
 use crate::job::{Job, Kept, LeaveError};
 use crate::mailbox::Mailbox;
 use crate::schedule::Engine;
@@ -113,7 +113,8 @@ impl Registry {
                 }
             }
             drop(world);
-            let waited = job.runtime().engine().wait(&Making(self));
+            let ended = Until(|| !self.making.load(Ordering::Acquire));
+            let waited = job.runtime().engine().wait(&ended);
             waited.map_err(|code| CommError::Job {
                 call: "world creation",
                 reason: format!("progress failed with status {code}"),
@@ -174,25 +175,6 @@ struct Caller(ThreadId, usize);
 impl Caller {
     fn this() -> Caller {
         Caller(std::thread::current().id(), crt::running_task())
-    }
-}
-
-/// A wait until the creation of the world has ended.
-struct Making<'a>(&'a Registry);
-
-impl Blocking for Making<'_> {
-    type Error = i32;
-
-    fn is_done(&self) -> bool {
-        !self.0.making.load(Ordering::Acquire)
-    }
-
-    fn look(&self) -> Result<(), i32> {
-        Ok(())
-    }
-
-    fn progress_failed(&self, code: i32) -> i32 {
-        code
     }
 }
 

@@ -31,6 +31,25 @@ pub trait Blocking: Sync {
     fn progress_failed(&self, code: i32) -> Self::Error;
 }
 
+/// A wait until a condition holds, which only a failure of the transport's progress ends early.
+pub(crate) struct Until<F>(pub(crate) F);
+
+impl<F: Fn() -> bool + Sync> Blocking for Until<F> {
+    type Error = i32;
+
+    fn is_done(&self) -> bool {
+        (self.0)()
+    }
+
+    fn look(&self) -> Result<(), i32> {
+        Ok(())
+    }
+
+    fn progress_failed(&self, code: i32) -> i32 {
+        code
+    }
+}
+
 /// An object besides the transport that needs progress, such as outstanding collectives.
 pub trait Source: Send + Sync {
     /// Does all that is possible now; true if something moved. Any thread may call, also while

@@ -40,6 +40,7 @@ pub use mode::{EXTERNAL_ENV, Mode, external, set_external};
 pub use runtime::{PROGRESS_THREAD, PROGRESS_THREAD_CORE, Runtime, RuntimeError, signal, wait};
 
 pub(crate) use door::{Waits, Watches};
+pub(crate) use engine::Until;
 pub(crate) use runtime::Plan;
 pub(crate) use watched::watched;
 

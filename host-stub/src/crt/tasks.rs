@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use super::engine::{Blocking, Engine};
+use super::engine::{Blocking, Engine, Until};
 use super::hooks::{Tasks, running_task};
 use super::wait_queue::Waiter;
 use super::waits::LOOK;
@@ -30,7 +30,9 @@ impl Engine {
             tasks.yield_now();
         } else if tasks.can_suspend() && self.has_progress_thread() {
             // The progress thread resumes the task at its next visit.
-            let turn = Turn(AtomicBool::new(false));
+            let checked = AtomicBool::new(false);
+            // A wait that is over at the second check.
+            let turn = Until(|| checked.swap(true, Ordering::Relaxed));
             let _: Result<(), i32> = self.with_waiter(&turn, None, Some(task), |waiter| {
                 self.suspend_in_queue(&turn, waiter, &tasks, task)
             });
@@ -96,24 +98,5 @@ impl Engine {
             }
         }
         Ok(())
-    }
-}
-
-/// A wait that is over at the second check.
-struct Turn(AtomicBool);
-
-impl Blocking for Turn {
-    type Error = i32;
-
-    fn is_done(&self) -> bool {
-        self.0.swap(true, Ordering::Relaxed)
-    }
-
-    fn look(&self) -> Result<(), i32> {
-        Ok(())
-    }
-
-    fn progress_failed(&self, code: i32) -> i32 {
-        code
     }
 }

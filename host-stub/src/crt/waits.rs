@@ -13,8 +13,8 @@ use std::time::Duration;
 use osc_engine::door::{Attached, Completion, Pace};
 
 use super::completion::{attach_own, detach_own, signals};
-use super::cond::{Begun, Cond, Misuse, Signal};
-use super::engine::{Blocking, Engine, SPIN_MIN};
+use super::cond::{Begun, Cond, Misuse};
+use super::engine::{Blocking, Engine, SPIN_MIN, Until};
 use super::hooks::running_task;
 use super::mode::Mode;
 use super::pace::NearPace;
@@ -311,7 +311,7 @@ impl Engine {
         let Begun::Waiting(signal) = cond.begin(task.is_some())? else {
             return Ok(());
         };
-        let what = Signalled { cond, signal };
+        let what = Until(|| cond.has_come(signal));
         let waiter = Waiter {
             cond,
             signal,
@@ -352,27 +352,5 @@ struct Settled<'a>(&'a Cond);
 impl Drop for Settled<'_> {
     fn drop(&mut self) {
         self.0.settle();
-    }
-}
-
-/// A wait for the signal of a condition that is turned off.
-struct Signalled<'a> {
-    cond: &'a Cond,
-    signal: Signal,
-}
-
-impl Blocking for Signalled<'_> {
-    type Error = i32;
-
-    fn is_done(&self) -> bool {
-        self.cond.has_come(self.signal)
-    }
-
-    fn look(&self) -> Result<(), i32> {
-        Ok(())
-    }
-
-    fn progress_failed(&self, code: i32) -> i32 {
-        code
     }
 }

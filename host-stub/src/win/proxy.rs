@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use self::command::UnderWay;
 use super::{WinError, WinResult, Window, is_kept};
 use crate::base::{Turn, Turns};
-use crate::crt::{Blocking, Source, watched};
+use crate::crt::{Source, Until, watched};
 use crate::device::{Command, Completion, Level, Next, Ring};
 use crate::job::Job;
 
@@ -136,7 +136,8 @@ impl Served {
                 return state;
             }
             // A failed transport makes no progress, but another thread that holds the state releases it.
-            if self.job.runtime().engine().wait(&Free(self)).is_err() {
+            let free = Until(|| self.state.is_free());
+            if self.job.runtime().engine().wait(&free).is_err() {
                 std::thread::yield_now();
             }
         }
@@ -147,25 +148,6 @@ impl Served {
         if self.open.swap(false, Ordering::Relaxed) {
             self.job.runtime().engine().busy().set(false);
         }
-    }
-}
-
-/// A wait until no thread holds a ring's state.
-struct Free<'a>(&'a Served);
-
-impl Blocking for Free<'_> {
-    type Error = i32;
-
-    fn is_done(&self) -> bool {
-        self.0.state.is_free()
-    }
-
-    fn look(&self) -> Result<(), i32> {
-        Ok(())
-    }
-
-    fn progress_failed(&self, code: i32) -> i32 {
-        code
     }
 }
 

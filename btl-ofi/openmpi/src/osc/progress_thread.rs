@@ -7,6 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use osc_engine::base::process::with_signals_blocked;
+
 use crate::guard::guarded;
 use crate::osc::transport::{self, Scope};
 use crate::osc::{component, log};
@@ -34,7 +36,7 @@ pub(crate) fn start() {
     }
     STOP.store(false, Ordering::Relaxed);
     let named = std::thread::Builder::new().name("osc-progress".to_owned());
-    match without_signals(|| named.spawn(|| guarded("osc progress thread", (), run))) {
+    match with_signals_blocked(|| named.spawn(|| guarded("osc progress thread", (), run))) {
         Ok(started) => *thread = Some(started),
         Err(error) => log::line(&format!(
             "osc_ofi_rs_progress_thread: the thread cannot be started: {error}"
@@ -67,21 +69,4 @@ fn run() {
             std::thread::sleep(NAP);
         }
     }
-}
-
-/// Runs `work` with all signals blocked, which a thread started in it inherits: the program's handlers run on the program's threads.
-fn without_signals<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: sets of signals are plain bits, and zero is the empty set.
-    let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
-    // SAFETY: both sets are this function's; the call reads the mask of the calling thread.
-    let blocked = unsafe {
-        libc::sigfillset(&mut all);
-        libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before) == 0
-    };
-    let outcome = work();
-    if blocked {
-        // SAFETY: `before` was written by the call above.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, std::ptr::null_mut()) };
-    }
-    outcome
 }

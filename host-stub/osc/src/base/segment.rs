@@ -52,6 +52,42 @@ pub struct Card {
     pub number: u64,
 }
 
+impl Card {
+    /// The first word of an encoded card.
+    const MARK: u64 = u64::from_le_bytes(*b"WINCARD1");
+
+    /// The card as bytes, for the other processes.
+    pub fn encode(&self) -> Vec<u8> {
+        let words = [
+            Self::MARK,
+            u64::from(self.pid),
+            self.fd as u64,
+            self.bytes,
+            self.huge,
+            self.number,
+        ];
+        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
+    }
+
+    /// The card of these bytes; `None` for bytes that are no card.
+    pub fn decode(bytes: &[u8]) -> Option<Card> {
+        let (words, []) = bytes.as_chunks::<8>() else {
+            return None;
+        };
+        let words: Vec<u64> = words.iter().map(|word| u64::from_ne_bytes(*word)).collect();
+        match words[..] {
+            [Self::MARK, pid, fd, bytes, huge, number] => Some(Card {
+                pid: pid as u32,
+                fd: fd as i32,
+                bytes,
+                huge,
+                number,
+            }),
+            _ => None,
+        }
+    }
+}
+
 /// A mapped segment. Dropping the value unmaps the segment here; the memory is freed with its last
 /// mapping.
 pub struct Segment {

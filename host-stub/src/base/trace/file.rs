@@ -3,7 +3,6 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::mem::MaybeUninit;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,6 +11,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use super::{Head, Kind, RECORD, Record};
+use crate::base::process::with_signals_blocked;
 
 /// Records of one buffer. There are two buffers of 1 MiB each.
 const CAPACITY: usize = 1 << 14;
@@ -79,9 +79,9 @@ impl TraceFile {
             path,
         });
         let theirs = Arc::clone(&shared);
-        let writer = std::thread::Builder::new()
-            .name(String::from("host-trace"))
-            .spawn(move || theirs.run(file, &head))?;
+        let named = std::thread::Builder::new().name(String::from("host-trace"));
+        // A write beyond RLIMIT_FSIZE then fails with EFBIG instead of ending the process.
+        let writer = with_signals_blocked(|| named.spawn(move || theirs.run(file, &head)))?;
         Ok(TraceFile {
             shared,
             writer: Some(writer),
@@ -181,8 +181,8 @@ impl Shared {
 
     /// Writes the file until the trace ends, or until the file can no longer be written.
     fn run(&self, mut file: File, head: &Head) {
-        let written = block_signals()
-            .and_then(|()| file.write_all(&head.to_bytes()))
+        let written = file
+            .write_all(&head.to_bytes())
             .and_then(|()| self.write(&mut file));
         if let Err(e) = written {
             self.is_on.store(false, Ordering::Relaxed);
@@ -245,21 +245,6 @@ fn clock(id: libc::clockid_t) -> u64 {
 fn thread() -> u32 {
     // SAFETY: no argument; cannot fail.
     unsafe { libc::gettid() as u32 }
-}
-
-/// Blocks every signal in this thread. So no handler runs here, and a write beyond RLIMIT_FSIZE fails with EFBIG
-/// instead of ending the process.
-fn block_signals() -> io::Result<()> {
-    let mut all = MaybeUninit::<libc::sigset_t>::uninit();
-    // SAFETY: sigfillset writes the whole set before it is read; the previous set is not requested.
-    let rc = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), std::ptr::null_mut())
-    };
-    match rc {
-        0 => Ok(()),
-        code => Err(io::Error::from_raw_os_error(code)),
-    }
 }
 
 /// Creates a new file that only this user may read. The call never follows a link.

@@ -51,40 +51,14 @@ fn share(comm: &Comm, bytes: usize) -> CommResult<Option<Segment>> {
         segment.reserve(0, bytes).ok()?;
         Some(segment)
     });
-    let card = made.flatten();
-    let said = card.as_ref().map_or(Vec::new(), |segment| {
-        let card = segment.card();
-        let words = [
-            u64::from(card.pid),
-            card.fd as u64,
-            card.bytes,
-            card.huge,
-            card.number,
-        ];
-        words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-    });
-    let heard = comm.exchange(&said)?;
-    let words: Vec<u64> = heard
-        .first()
-        .map_or(&[][..], Vec::as_slice)
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|word| u64::from_ne_bytes(*word))
-        .collect();
-    let mut mine = match (card, words.as_slice()) {
-        (Some(segment), _) => Some(segment),
-        (None, [pid, fd, bytes, huge, number]) if !leader => {
-            let card = Card {
-                pid: *pid as u32,
-                fd: *fd as i32,
-                bytes: *bytes,
-                huge: *huge,
-                number: *number,
-            };
-            Segment::open(&card).ok()
-        }
-        _ => None,
+    let made = made.flatten();
+    let card = made.as_ref().map(|segment| segment.card().encode());
+    let heard = comm.exchange(&card.unwrap_or_default())?;
+    let mut mine = match made {
+        None if !leader => heard
+            .first()
+            .and_then(|card| Segment::open(&Card::decode(card)?).ok()),
+        made => made,
     };
     let all = comm.exchange(&[u8::from(mine.is_some())])?;
     if all.iter().any(|has| has != &[1]) {

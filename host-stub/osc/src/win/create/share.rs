@@ -88,7 +88,7 @@ pub(in crate::win) fn open(
         Ok(None)
     };
     let mine = match &made {
-        Ok(Some(segment)) => encode_card(segment.card()),
+        Ok(Some(segment)) => segment.card().encode(),
         Ok(None) => Vec::new(),
         Err(error) => encode_outcome(Err(error)),
     };
@@ -193,44 +193,12 @@ fn take(
     Ok(Shared::new(segment, plan))
 }
 
-const CARD: u64 = u64::from_le_bytes(*b"WINCARD1");
-
-/// Words of a card.
-pub(in crate::win) const CARD_WORDS: usize = 6;
-
-fn encode_card(card: &Card) -> Vec<u8> {
-    let words: [u64; CARD_WORDS] = [
-        CARD,
-        u64::from(card.pid),
-        card.fd as u64,
-        card.bytes,
-        card.huge,
-        card.number,
-    ];
-    words.iter().flat_map(|word| word.to_ne_bytes()).collect()
-}
-
+/// The segment of the node's first rank, which gives the reason if it has none.
 fn decode_card(bytes: &[u8]) -> Result<Card, NoSegment> {
-    let words: Vec<u64> = bytes
-        .as_chunks::<8>()
-        .0
-        .iter()
-        .map(|word| u64::from_ne_bytes(*word))
-        .collect();
-    match words[..] {
-        [CARD, pid, fd, bytes, huge, number] => Ok(Card {
-            pid: pid as u32,
-            fd: fd as i32,
-            bytes,
-            huge,
-            number,
-        }),
-        // The first rank of the node has no segment, and gives the reason.
-        _ => Err(match decode_outcome(bytes) {
-            Err(reason) => reason,
-            Ok(_) => NoSegment::Apart("the node's first rank told of no segment".to_owned()),
-        }),
-    }
+    Card::decode(bytes).ok_or_else(|| match decode_outcome(bytes) {
+        Err(reason) => reason,
+        Ok(_) => NoSegment::Apart("the node's first rank told of no segment".to_owned()),
+    })
 }
 
 fn encode_outcome(outcome: Result<&[u8], &NoSegment>) -> Vec<u8> {
@@ -267,7 +235,7 @@ mod tests {
             huge: 0,
             number: u64::MAX,
         };
-        assert_eq!(decode_card(&encode_card(&card)), Ok(card));
+        assert_eq!(decode_card(&card.encode()), Ok(card));
         for outcome in [
             Ok(&[][..]),
             Ok(&b"an offer"[..]),
@@ -281,6 +249,6 @@ mod tests {
         let told = decode_card(&encode_outcome(Err(&reason)));
         assert_eq!(told, Err(reason));
         assert!(decode_card(&[]).is_err());
-        assert!(decode_card(&encode_card(&card)[1..]).is_err());
+        assert!(decode_card(&card.encode()[1..]).is_err());
     }
 }

@@ -103,7 +103,7 @@ impl Core {
             let Some(messages) = &mut state.messages else {
                 return;
             };
-            let ended = messages.abandon(endpoint, status);
+            let ended = messages.origin.abandon(endpoint, status);
             self.count_abandoned(&mut state, endpoint, &ended);
             ended
         };

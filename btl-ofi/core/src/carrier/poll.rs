@@ -11,8 +11,9 @@ use crate::base::hints::branch;
 use crate::base::lock::Guard;
 use crate::base::ticks;
 use crate::core::context::{Carriers, Context, State};
-use crate::core::failures::Reporting;
+use crate::core::failures::{Found, Reporting};
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::op::completion::Finished;
 use crate::peer::share::Share;
 use crate::sm::requester::Done;
@@ -131,7 +132,7 @@ impl Core {
         if let Some(messages) = &mut state.messages {
             if messages.has_work() {
                 messages.send_waiting();
-                if messages.has_failures() {
+                if messages.origin.has_failures() {
                     return self.tell_failures(context, state);
                 }
             }
@@ -215,7 +216,7 @@ impl Core {
         let n = done.finished().len() + usize::from(done.refused.is_some());
         if n == 0 {
             if let Some((endpoint, refused)) = done.doubted {
-                self.examine_later(endpoint, refused);
+                self.defer(Found::CmaRefused(endpoint, refused));
                 return Ok(0);
             }
             if channel.has_served() {
@@ -272,7 +273,7 @@ impl Core {
         self.tell_failed(&[f], status, what);
         self.deliver(context, &[f], status);
         if gone && let Some(endpoint) = NonNull::new(f.tag.endpoint()) {
-            self.fail_peer(endpoint, status, what);
+            self.fail_peer(endpoint, Cause::Gone, status, what);
         }
     }
 

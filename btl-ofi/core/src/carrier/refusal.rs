@@ -11,6 +11,7 @@ use crate::base::error::status_of;
 use crate::base::lock::Guard;
 use crate::core::context::{Attempt, Context, State};
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::op::tag::Tag;
 use crate::peer::counters::add;
 use crate::peer::endpoint::Endpoint;
@@ -81,7 +82,12 @@ impl Core {
                 self.poll(context);
             }
         } else if status == Status::UNREACH {
-            self.fail_peer(endpoint, status, "the provider refuses to send to it");
+            self.fail_peer(
+                endpoint,
+                Cause::Gone,
+                status,
+                "the provider refuses to send to it",
+            );
         } else {
             // Some providers report a lost connection as an unspecific error.
             self.check_peers(Some(endpoint));

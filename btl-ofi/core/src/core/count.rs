@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use plugin_api::Status;
-use plugin_api::counters::{Carrier, PeerCounters};
+use plugin_api::counters::Carrier;
 
 use crate::core::context::Context;
 use crate::core::state::Core;
@@ -88,12 +88,6 @@ impl Core {
     #[inline(never)]
     fn context_of_thread(&self) -> &Context {
         &self.contexts[self.own_index()]
-    }
-
-    /// The counters of a peer in the first context's share.
-    #[inline(always)]
-    pub(crate) fn counters_of<'a>(&self, peer: &'a Endpoint) -> &'a PeerCounters {
-        self.quick.counters.of_first(peer)
     }
 
     /// Counts an operation for its carrier, in a context's share. `shared` says that another thread may count at the same time

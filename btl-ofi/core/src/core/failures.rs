@@ -109,12 +109,6 @@ impl Core {
         self.defer(Found::Check(suspect, false));
     }
 
-    /// Requests an examination of a peer after the kernel refused CMA to it.
-    #[cold]
-    pub(crate) fn examine_later(&self, endpoint: NonNull<Endpoint>, refused: Refused) {
-        self.defer(Found::CmaRefused(endpoint, refused));
-    }
-
     /// Requests a check of the peers, at most once per interval.
     #[cold]
     pub(crate) fn check_peers_now_and_then(&self) {
@@ -133,20 +127,17 @@ impl Core {
     /// Fails a peer. Outstanding operations with a callback are reported as failed, later operations get
     /// `status` immediately, and flushes no longer wait for the peer. Operation records at the provider are not
     /// reused, because the provider may still write to them if the peer returns. Operations in the peer's ring
-    /// end, because only this process writes their buffers.
+    /// end, because only this process writes their buffers. If a [silent](Cause::Silent) peer fails, which may come back, the
+    /// provider first stops accessing the buffers of outstanding operations, because the report returns these buffers to the
+    /// caller.
     #[cold]
-    pub(crate) fn fail_peer(&self, endpoint: NonNull<Endpoint>, status: Status, why: &str) {
-        self.fail(endpoint, Cause::Gone, status, why);
-    }
-
-    /// Fails a silent peer, which may come back. The provider first stops accessing the buffers of outstanding
-    /// operations, because the report returns these buffers to the caller.
-    #[cold]
-    pub(crate) fn fail_silent(&self, endpoint: NonNull<Endpoint>, why: &str) {
-        self.fail(endpoint, Cause::Silent, Status::UNREACH, why);
-    }
-
-    fn fail(&self, endpoint: NonNull<Endpoint>, cause: Cause, status: Status, why: &str) {
+    pub(crate) fn fail_peer(
+        &self,
+        endpoint: NonNull<Endpoint>,
+        cause: Cause,
+        status: Status,
+        why: &str,
+    ) {
         // SAFETY: endpoints live until the transport closes.
         if unsafe { endpoint.as_ref() }.failure().is_none() {
             self.defer(Found::Failed(endpoint, cause, status, why.to_owned()));
@@ -162,7 +153,7 @@ impl Core {
 
     /// Leaves a failure to the next progress, unless the same failure is already in the list.
     #[cold]
-    fn defer(&self, found: Found) {
+    pub(crate) fn defer(&self, found: Found) {
         let mut all = self.lock_found();
         if all.contains(&found) {
             return;
@@ -243,11 +234,7 @@ impl Core {
         }
     }
 
-    /// Reports a failure of the whole module.
-    pub(crate) fn report_module(&self, status: Status, what: &str) {
-        self.report(ErrorFlags::FATAL, None, status, what);
-    }
-
+    /// Reports the failure of operations or of a peer, or of the whole module if `peer` is `None`.
     pub(crate) fn report(
         &self,
         flags: ErrorFlags,

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use plugin_api::Status;
 
 use crate::base::cma::Refused;
+use crate::detector::Cause;
 use crate::engine::transport::Transport;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{Standing, standing};
@@ -30,7 +31,7 @@ impl Transport {
         let probe = self.lock_peers().probe(peer);
         let standing = standing(process, probe);
         if let Some(why) = standing.end(process) {
-            self.fail_peer(endpoint, Status::UNREACH, &why);
+            self.fail_peer(endpoint, Cause::Gone, Status::UNREACH, &why);
             return Some(Status::UNREACH);
         }
         let lasting = match standing {

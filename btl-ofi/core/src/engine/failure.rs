@@ -248,7 +248,7 @@ impl Transport {
         self.failures
             .last_failure
             .store(Status::FATAL.0, Ordering::Relaxed);
-        self.report_module(Status::FATAL, what);
+        self.report(ErrorFlags::FATAL, None, Status::FATAL, what);
     }
 
     /// A flush that saw a peer fail calls this. Waits until the device copies for the peer are over, and until the

@@ -218,7 +218,7 @@ impl Transport {
             }
             return Status::SUCCESS;
         }
-        let count = (peer.total(), self.counters_of(peer));
+        let count = (peer.total(), self.quick.counters.of_first(peer));
         let status = self.wait_long(count, deadline, || peer.failure());
         match peer.failure() {
             Some(why) if status.is_ok() => {

@@ -58,7 +58,7 @@ impl Transport {
         // SAFETY: the caller guarantees a live endpoint and that `fill` writes `size` bytes; the line of a peer is removed
         // before its endpoint.
         let sent = unsafe { messages.send(endpoint, (tag, size, leaves), is_alone, fill) };
-        let failures = messages.has_failures();
+        let failures = messages.origin.has_failures();
         match sent {
             Ok(_) => {
                 state.counts.others += 1;
@@ -84,7 +84,7 @@ impl Transport {
         // SAFETY: the caller guarantees a live endpoint.
         let has_failed = unsafe { endpoint.as_ref() }.failure().is_some();
         let messages = state.messages.as_ref();
-        has_failed || messages.is_none_or(|messages| messages.has_sent(endpoint, sent))
+        has_failed || messages.is_none_or(|messages| messages.origin.has_sent(endpoint, sent))
     }
 
     /// Sets the function that receives the messages of peers. With `None`, messages are dropped. The function runs in
@@ -119,7 +119,7 @@ impl Transport {
         {
             messages.send_waiting();
             let left = messages.has_work();
-            if messages.has_failures() {
+            if messages.origin.has_failures() {
                 self.tell_failures(context, state);
             }
             return left;
@@ -139,7 +139,7 @@ impl Transport {
             && messages.has_work()
         {
             messages.send_for_peers();
-            if messages.has_failures() {
+            if messages.origin.has_failures() {
                 self.tell_failures(context, state);
             }
         }

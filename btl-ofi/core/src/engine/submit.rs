@@ -83,7 +83,7 @@ impl Transport {
         let outstanding = peer.total().outstanding();
         let messages = state.messages.as_ref();
         messages.is_some_and(|messages| {
-            messages.operations_to(endpoint) == outstanding
+            messages.origin.operations_to(endpoint) == outstanding
                 && (!are_copied || messages.leaves_at_once(endpoint))
         })
     }

@@ -16,7 +16,7 @@ impl Core {
     /// Tells the failure detector which heartbeats have no answer yet.
     pub(crate) fn note_heartbeats(&self) {
         let state = self.contexts[0].state.lock();
-        let asked = state.messages.iter().flat_map(|m| m.asked());
+        let asked = state.messages.iter().flat_map(|m| m.origin.asked());
         // SAFETY: the line of a peer is removed before its endpoint is, under this lock.
         let asked = asked.map(|peer| unsafe { peer.as_ref() }.proc).collect();
         self.detector.lock().heartbeats.asked = asked;
@@ -59,7 +59,7 @@ impl Core {
                 }
             }
         }
-        if messages.has_failures() {
+        if messages.origin.has_failures() {
             self.tell_failures(context, state);
         }
     }
@@ -73,7 +73,7 @@ impl Core {
         if let Some(messages) = &mut state.messages {
             // Within a node, no message is lost with a connection.
             messages.send_alive(!self.policy.one_node);
-            if messages.has_failures() {
+            if messages.origin.has_failures() {
                 self.tell_failures(context, state);
             }
         }

@@ -8,6 +8,7 @@ use crate::core::count::thread_number;
 use crate::core::failures::Reporting;
 use crate::core::receive::Receive;
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::fabric::msg::{Arrived, Broken, Ended};
 use crate::op::marked::Message;
 use crate::peer::endpoint::Endpoint;
@@ -50,7 +51,7 @@ impl Core {
         let messages = state.messages.as_mut();
         let (arrived, failed) = messages.map_or((None, false), |messages| {
             let arrived = messages.begin_delivery(thread_number());
-            (arrived, messages.has_failures())
+            (arrived, messages.origin.has_failures())
         });
         if failed {
             n += self.tell_failures(context, state);
@@ -82,7 +83,7 @@ impl Core {
         else {
             return 0;
         };
-        let ended = messages.ended();
+        let ended = &mut messages.origin.ended;
         let n = ended.finished.len();
         ready.append(&mut ended.finished);
         // Untracked operations include failed ones.
@@ -116,8 +117,8 @@ impl Core {
             lost,
             untracked,
             ..
-        } = std::mem::take(messages.ended());
-        let broken: Vec<_> = std::iter::from_fn(|| messages.take_broken()).collect();
+        } = std::mem::take(&mut messages.origin.ended);
+        let broken: Vec<_> = std::iter::from_fn(|| messages.origin.broken.pop()).collect();
         // A release in another thread keeps the endpoints while these reports last.
         let _reporting = (!broken.is_empty()).then(|| Reporting::begin(&self.failures));
         state.counts.failed +=
@@ -141,7 +142,7 @@ impl Core {
                 // buffers.
                 Broken::Lost => {
                     let why = "a message to it, or its answer, was lost on the way";
-                    self.fail_silent(endpoint, why);
+                    self.fail_peer(endpoint, Cause::Silent, Status::UNREACH, why);
                     continue;
                 }
                 Broken::Code(rc) => {
@@ -152,7 +153,7 @@ impl Core {
                     format!("a message could not be sent: {}", describe(code))
                 }
             };
-            self.fail_peer(endpoint, Status::UNREACH, &why);
+            self.fail_peer(endpoint, Cause::Gone, Status::UNREACH, &why);
         }
         n
     }
@@ -173,7 +174,7 @@ impl Core {
         let is_known = heartbeats.left.contains(&peer.proc);
         let left = peer.is_idle()
             && messages.is_some_and(|messages| {
-                messages.remove_idle(endpoint) || is_known && !messages.has_line(endpoint)
+                messages.remove_idle(endpoint) || is_known && !messages.origin.has_line(endpoint)
             });
         if left {
             heartbeats.remove(peer.proc);

@@ -22,7 +22,7 @@ impl Core {
         }
         let mut stuck: HashSet<u64> = {
             let state = self.contexts[0].state.lock();
-            let stuck = state.messages.iter().flat_map(|m| m.stuck());
+            let stuck = state.messages.iter().flat_map(|m| m.origin.stuck());
             // SAFETY: the line of a peer is removed before its endpoint, under this lock; the caller's report keeps the
             // suspect.
             let procs = stuck

@@ -17,6 +17,7 @@ use crate::base::params::MAX_CQ_READ;
 use crate::core::context::{Context, State};
 use crate::core::failures::Reporting;
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::fabric::confirmation::{Confirmations, Puts};
 use crate::fabric::msg::Messages;
 use crate::fabric::policy::Policy;
@@ -134,7 +135,12 @@ impl Core {
                 "the read that confirms it was refused",
             );
             if status == Status::UNREACH {
-                self.fail_peer(endpoint, status, "the provider refuses to read from it");
+                self.fail_peer(
+                    endpoint,
+                    Cause::Gone,
+                    status,
+                    "the provider refuses to read from it",
+                );
             }
             return Err(ended);
         }
@@ -288,7 +294,7 @@ impl Core {
         let what = format!("the read that confirms it failed: {what}");
         let ended = self.end_puts(context, puts, status, &what);
         if peer_is_gone(code) {
-            self.fail_peer(endpoint, status, &what);
+            self.fail_peer(endpoint, Cause::Gone, status, &what);
         } else {
             self.check_peers(Some(endpoint));
         }

@@ -10,6 +10,7 @@ use crate::base::error::{describe, peer_is_gone, status_of};
 use crate::core::context::Context;
 use crate::core::failures::Reporting;
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::op::completion::Finished;
 use crate::op::marked::Marked;
 use crate::op::tag::Tag;
@@ -129,7 +130,9 @@ impl Core {
         }
         let tag = tag.or(finished.map(|f| f.tag));
         match tag.and_then(|tag| NonNull::new(tag.endpoint())) {
-            Some(endpoint) if peer_is_gone(code) => self.fail_peer(endpoint, status, what),
+            Some(endpoint) if peer_is_gone(code) => {
+                self.fail_peer(endpoint, Cause::Gone, status, what)
+            }
             // Some providers report a lost peer as an unspecific error.
             suspect => self.check_peers(suspect),
         }

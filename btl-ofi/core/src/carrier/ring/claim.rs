@@ -1,6 +1,7 @@
 //! Claiming a ring of a peer, or settling that it has none.
 
 use crate::core::state::Core;
+use crate::detector::Cause;
 use crate::peer::endpoint::Endpoint;
 use crate::peer::liveness::{self, ProcessId};
 use crate::peer::route::Atomics;
@@ -79,7 +80,7 @@ impl Core {
                 };
                 if let Some((status, why)) = lost {
                     drop(state);
-                    self.fail_peer(endpoint, status, why);
+                    self.fail_peer(endpoint, Cause::Gone, status, why);
                     return Err(status);
                 }
                 tracing::info!("atomics to process {} use no ring: {e}", peer.proc);

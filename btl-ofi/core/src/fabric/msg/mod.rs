@@ -62,8 +62,8 @@ pub(crate) use self::batch::{Batch, Ended};
 pub(crate) use self::inbox::Arrived;
 use self::inbox::{Buffer, Inbox};
 use self::line::Asker;
-pub(crate) use self::origin::{Broken, Heard};
-use self::origin::{HANDED_ON, Origin};
+use self::origin::HANDED_ON;
+pub(crate) use self::origin::{Broken, Heard, Origin};
 pub use self::origin::{Leaves, Sent};
 use self::port::Port;
 use self::receives::Receives;
@@ -110,7 +110,8 @@ pub(crate) struct Provider {
 pub(crate) struct Messages {
     port: Port,
     receives: Receives,
-    origin: Origin,
+    /// This transport as an origin, for calls that need no provider.
+    pub(crate) origin: Origin,
     target: Target,
     /// This process's key: the first word of every message to it.
     key: u64,
@@ -232,11 +233,6 @@ impl Messages {
         }
     }
 
-    /// Whether a send to a peer has left.
-    pub(crate) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
-        self.origin.has_sent(endpoint, sent)
-    }
-
     /// Returns the sends of peers that this thread must pass to the host now; `None` if there are none, or while another
     /// thread passes sends. The caller must then call [`next_delivery`](Self::next_delivery).
     #[inline]
@@ -294,7 +290,7 @@ impl Messages {
     }
 
     /// Handles the completion of a message; `bytes` is the size of a received message. Executes the commands of a batch, or
-    /// ends the operations that an answer covers. The caller then [takes](Self::ended) these operations.
+    /// ends the operations that an answer covers. The caller then takes these operations from [`Origin::ended`].
     pub(crate) fn completed(
         &mut self,
         (message, bytes): (Message, usize),
@@ -376,18 +372,6 @@ impl Messages {
         }
     }
 
-    /// Operations that are over and that the caller has not taken yet.
-    #[inline]
-    pub(crate) fn ended(&mut self) -> &mut Ended {
-        &mut self.origin.ended
-    }
-
-    /// Whether operations or peers failed that the caller has not taken yet.
-    #[inline]
-    pub(crate) fn has_failures(&self) -> bool {
-        self.origin.has_failures()
-    }
-
     /// Ends all sends and posts. The caller has closed the endpoints.
     #[cold]
     pub(crate) fn close(&mut self) {
@@ -395,17 +379,6 @@ impl Messages {
         self.receives.close();
         self.origin.close();
         self.target.close();
-    }
-
-    /// Takes a peer to which a message could not be sent, or to which a message was lost.
-    pub(crate) fn take_broken(&mut self) -> Option<(NonNull<Endpoint>, Broken)> {
-        self.origin.broken.pop()
-    }
-
-    /// Ends all operations to a peer as failed, and returns them.
-    #[cold]
-    pub(crate) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
-        self.origin.abandon(endpoint, status)
     }
 
     /// Removes the line to a released peer. Returns its unfinished operations, which fail.
@@ -426,11 +399,6 @@ impl Messages {
         self.origin.heard(self.target.origins().collect())
     }
 
-    /// Peers that got a heartbeat and have not answered since.
-    pub(crate) fn asked(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
-        self.origin.asked()
-    }
-
     /// Sends a heartbeat to a peer: an empty batch, which the peer's progress answers.
     ///
     /// # Safety
@@ -448,27 +416,11 @@ impl Messages {
         self.origin.remove_idle(&self.port, endpoint)
     }
 
-    /// Number of operations to a peer that travel as messages and are not over.
-    #[cold]
-    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
-        self.origin.operations_to(endpoint)
-    }
-
     /// Whether the next call of progress suffices for a command that is added now and for the commands before it, and none of
     /// these has a result.
     #[cold]
     pub(crate) fn leaves_at_once(&self, endpoint: NonNull<Endpoint>) -> bool {
         self.target.owed_bytes() <= HANDED_ON && self.origin.leaves_at_once(endpoint)
-    }
-
-    /// Whether there is a line of messages to a peer.
-    pub(crate) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
-        self.origin.has_line(endpoint)
-    }
-
-    /// Peers for which the provider refused the last message for lack of room.
-    pub(crate) fn stuck(&self) -> impl Iterator<Item = NonNull<Endpoint>> {
-        self.origin.stuck()
     }
 
     /// Sends receipts for executed commands that no answer covers, because this process leaves.

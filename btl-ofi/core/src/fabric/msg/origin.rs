@@ -42,7 +42,7 @@ pub(crate) enum Broken {
 }
 
 /// A transport's state as an origin.
-pub(super) struct Origin {
+pub(crate) struct Origin {
     /// This process.
     own: Introduction,
     /// The addresses of targets, with their keys.
@@ -65,9 +65,9 @@ pub(super) struct Origin {
     random: RandomState,
     cookies: u64,
     /// Operations that are over and that the caller has not taken yet.
-    pub(super) ended: Ended,
+    pub(crate) ended: Ended,
     /// Peers to which a message could not be sent, or to which a message was lost.
-    pub(super) broken: Vec<(NonNull<Endpoint>, Broken)>,
+    pub(crate) broken: Vec<(NonNull<Endpoint>, Broken)>,
     counters: CountersRef,
 }
 
@@ -201,8 +201,9 @@ impl Origin {
         line.is_some_and(sends)
     }
 
-    /// [`Messages::operations_to`](super::Messages::operations_to).
-    pub(super) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
+    /// Number of operations to a peer that travel as messages and are not over.
+    #[cold]
+    pub(crate) fn operations_to(&self, endpoint: NonNull<Endpoint>) -> u32 {
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_ref());
         let batches = line.map(Line::batches).into_iter().flatten();
@@ -305,13 +306,13 @@ impl Origin {
 
     /// Whether operations or peers failed that the caller has not taken yet.
     #[inline]
-    pub(super) fn has_failures(&self) -> bool {
+    pub(crate) fn has_failures(&self) -> bool {
         !self.ended.refused.is_empty() || !self.ended.lost.is_empty() || !self.broken.is_empty()
     }
 
     /// Ends all operations to a peer as failed, and returns them.
     #[cold]
-    pub(super) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
+    pub(crate) fn abandon(&mut self, endpoint: NonNull<Endpoint>, status: Status) -> Ended {
         let mut ended = Ended::default();
         self.last = Last::NOBODY;
         let number = self.by_endpoint.get(&endpoint);

@@ -36,7 +36,7 @@ impl Origin {
     ///
     /// # Safety
     /// The conditions of [`Messages::batch`](crate::fabric::msg::Messages::batch).
-    pub(crate) unsafe fn batch(
+    pub(in crate::fabric::msg) unsafe fn batch(
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,

@@ -55,7 +55,7 @@ impl Origin {
     /// # Safety
     /// The endpoint is live.
     #[cold]
-    pub(crate) unsafe fn ask(&mut self, port: &Port, endpoint: NonNull<Endpoint>) {
+    pub(in crate::fabric::msg) unsafe fn ask(&mut self, port: &Port, endpoint: NonNull<Endpoint>) {
         let number = self.line_to(endpoint);
         let Some(line) = &mut self.lines[number as usize] else {
             return;
@@ -81,7 +81,11 @@ impl Origin {
     /// command makes another line. Sends that have left are outstanding until an answer or a receipt covers them: the
     /// provider has them, but the peer may not have got them. A peer that leaves in good order sends the receipt.
     #[cold]
-    pub(crate) fn remove_idle(&mut self, port: &Port, endpoint: NonNull<Endpoint>) -> bool {
+    pub(in crate::fabric::msg) fn remove_idle(
+        &mut self,
+        port: &Port,
+        endpoint: NonNull<Endpoint>,
+    ) -> bool {
         let number = self.by_endpoint.get(&endpoint);
         let line = number.and_then(|number| self.lines[*number as usize].as_ref());
         let idle = line.is_some_and(|line| {
@@ -96,6 +100,7 @@ impl Origin {
         idle
     }
 
+    /// Whether there is a line of messages to a peer.
     pub(crate) fn has_line(&self, endpoint: NonNull<Endpoint>) -> bool {
         self.by_endpoint.contains_key(&endpoint)
     }

@@ -21,7 +21,7 @@ impl Origin {
     /// Asks each peer with unanswered batches for a receipt. Without `all`, asks only peers whose answer is due. If
     /// the connection is broken, the error of this message identifies the line.
     #[cold]
-    pub(crate) fn send_alive(&mut self, port: &Port, all: bool) {
+    pub(in crate::fabric::msg) fn send_alive(&mut self, port: &Port, all: bool) {
         // Only one question per line is outstanding, so a target that takes nothing leaves the provider's queue to others.
         let sent = self.batches.iter().filter(|b| b.held && b.is_empty());
         let sent: HashSet<u64> = sent.map(|batch| batch.cookie).collect();

@@ -57,7 +57,7 @@ impl Origin {
     ///
     /// # Safety
     /// The conditions of [`Messages::send`](crate::fabric::msg::Messages::send).
-    pub(crate) unsafe fn send(
+    pub(in crate::fabric::msg) unsafe fn send(
         &mut self,
         port: &Port,
         endpoint: NonNull<Endpoint>,
@@ -112,7 +112,7 @@ impl Origin {
         self.end_batch(batch);
     }
 
-    /// [`Messages::has_sent`](crate::fabric::msg::Messages::has_sent).
+    /// Whether a send to a peer has left.
     pub(crate) fn has_sent(&self, endpoint: NonNull<Endpoint>, sent: Sent) -> bool {
         let Sent::In(cookie, batch) = sent else {
             return true;

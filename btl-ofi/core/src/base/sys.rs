@@ -43,7 +43,7 @@ mod process;
 #[cfg(test)]
 pub(crate) mod script;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod time;
 
 pub(crate) use files::{

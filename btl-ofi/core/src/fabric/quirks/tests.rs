@@ -1,9 +1,7 @@
-use std::fs;
-use std::path::Path;
-
 use mca_params::Value;
 
 use super::*;
+use crate::base::sys::tests::sources;
 
 fn options(include: &'static str) -> Options {
     Options::resolve(|d| {
@@ -97,26 +95,14 @@ fn names_a_provider(literal: &str) -> bool {
 
 #[test]
 fn providers_are_named_in_the_table_alone() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut folders = vec![top.clone()];
     let mut found = Vec::new();
-    while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
-            let name = path.strip_prefix(&top).unwrap().to_str().unwrap();
-            // The provider of this crate names itself.
-            let table = ["fabric/quirks.rs", "fabric/memory.rs"];
-            let test = name.ends_with("tests.rs") || name.ends_with("_hostile.rs");
-            if path.is_dir() {
-                folders.push(path);
-            } else if !test && !table.contains(&name) {
-                let text = fs::read_to_string(&path).unwrap();
-                let code = text.split("#[cfg(test)]\nmod tests").next().unwrap();
-                let lines = code.lines().filter(|l| !l.trim_start().starts_with("//"));
-                let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));
-                let names = literals.filter(|l| names_a_provider(l));
-                found.extend(names.map(|l| format!("{name}: {l:?}")));
-            }
+    for (name, code) in sources() {
+        // The provider of this crate names itself.
+        if !["fabric/quirks.rs", "fabric/memory.rs"].contains(&name.as_str()) {
+            let lines = code.lines().filter(|l| !l.trim_start().starts_with("//"));
+            let literals = lines.flat_map(|line| line.split('"').skip(1).step_by(2));
+            let names = literals.filter(|l| names_a_provider(l));
+            found.extend(names.map(|l| format!("{name}: {l:?}")));
         }
     }
     assert!(found.is_empty(), "{found:#?}");

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use osc_engine::door::Group;
 use osc_engine::win::{Assertion, Datatype, Layout, WinError, Window, unboxed};
 
-use super::world::{Carried, LONGEST, Rank, World, on_ranks, on_world};
+use super::world::{Carried, LONGEST, Random, Rank, World, on_ranks, on_world};
 use super::{NONE, get, members, one, put};
 
 const ALL: [Carried; 4] = [
@@ -83,20 +83,13 @@ struct Slots {
     memory: Vec<u64>,
     /// First slot and number of slots of each region.
     regions: Vec<(usize, usize)>,
-    random: u64,
+    random: Random,
 }
 
 impl Slots {
     const COUNT: usize = 12;
     /// Words of a slot.
     const WORDS: usize = 4;
-
-    fn next(&mut self, below: usize) -> usize {
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        (self.random >> 8) as usize % below
-    }
 
     fn base(&mut self, slot: usize) -> *mut u8 {
         self.memory
@@ -108,7 +101,7 @@ impl Slots {
     /// Attaches the slots of a range.
     fn attach(&mut self, window: &Window, mut from: usize, to: usize) {
         while from < to {
-            let count = (1 + self.next(3)).min(to - from);
+            let count = (1 + self.random.below(3)).min(to - from);
             let base = self.base(from);
             // SAFETY: the memory stays until the window is freed.
             unsafe { window.attach(base, count * Self::WORDS * 8) }.unwrap();
@@ -120,8 +113,8 @@ impl Slots {
     /// Detaches some regions that lie side by side, and attaches their slots again.
     fn change(&mut self, window: &Window) {
         self.regions.sort_unstable();
-        let first = self.next(self.regions.len());
-        let last = (first + 1 + self.next(3)).min(self.regions.len());
+        let first = self.random.below(self.regions.len());
+        let last = (first + 1 + self.random.below(3)).min(self.regions.len());
         let gone: Vec<_> = self.regions.drain(first..last).collect();
         for (slot, _) in &gone {
             let base = self.base(*slot);
@@ -143,7 +136,7 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
             let mut slots = Slots {
                 memory: vec![0; Slots::COUNT * Slots::WORDS],
                 regions: Vec::new(),
-                random: (seed << 8) | (1 + rank.rank() as u64),
+                random: Random((seed << 8) | (1 + rank.rank() as u64)),
             };
             slots.attach(&window, 0, Slots::COUNT);
             let all = addresses(rank, slots.memory.as_ptr() as u64);
@@ -155,7 +148,7 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
             let mut found = [0u64; Slots::COUNT];
             window.lock_all(NONE).unwrap();
             for round in 0..ROUNDS {
-                if slots.next(2) == 0 {
+                if slots.random.below(2) == 0 {
                     slots.change(&window);
                 }
                 rank.allgather(&[]).unwrap();
@@ -178,7 +171,7 @@ fn puts_and_gets_follow_memory_that_comes_and_goes() {
                         }
                     }
                 }
-                match slots.next(5) {
+                match slots.random.below(5) {
                     0 => window.flush(to).unwrap(),
                     1 => window.flush_all().unwrap(),
                     2 => window.flush_local(to).unwrap(),

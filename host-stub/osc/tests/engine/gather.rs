@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use osc_engine::door::Group;
 use osc_engine::win::{Assertion, Datatype, Layout, Op, Window};
 
-use super::world::{Carried, World, on_world};
+use super::world::{Carried, Random, World, on_world};
 use super::{NONE, allocate, get, members, one, own};
 
 fn accumulate(window: &Window, value: &u64, rank: usize, at: u64, op: Op) {
@@ -86,13 +86,8 @@ fn a_command_has_room_for_256_runs() {
 #[test]
 fn all_ways_stay_in_order() {
     for seed in 1..=32u64 {
-        let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        let mut next = |below: u64| {
-            random ^= random << 13;
-            random ^= random >> 7;
-            random ^= random << 17;
-            random % below
-        };
+        let mut random = Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut next = |below: u64| random.word() % below;
         let steps: Vec<[u64; 3]> = (0..300).map(|_| [next(8), next(4), next(1000)]).collect();
         let mut words = [0u64; 8];
         let mut fetched = Vec::new();

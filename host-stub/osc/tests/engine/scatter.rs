@@ -7,7 +7,7 @@ use osc_engine::door::Group;
 use osc_engine::win::{Assertion, Block, Datatype, Layout, Op, Target, Window};
 
 use super::gather::on_a_pair;
-use super::world::{Carried, World, on_world};
+use super::world::{Carried, Random, World, on_world};
 use super::{NONE, allocate, members, one};
 
 /// Words of a window.
@@ -246,17 +246,8 @@ fn a_dynamic_window_asks_each_time() {
     }
 }
 
-/// Numbers that a seed chooses.
-struct Random(u64);
-
+/// Layouts that a seed chooses.
 impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 8) as usize % end
-    }
-
     /// A layout of `count` elements, and the index of each.
     fn layout(&mut self, datatype: Datatype, count: usize) -> (Layout, Vec<usize>) {
         match self.below(3) {

@@ -37,6 +37,22 @@ pub(super) enum Carried {
 /// Bytes of a run of a put or get that a world of [`Carried::Short`] carries, and of one with a key that may have ended.
 pub(super) const LONGEST: u64 = 1024;
 
+/// Numbers that every run repeats. The seed is not 0.
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn word(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        (self.word() >> 8) as usize % end
+    }
+}
+
 /// The state that all ranks share.
 pub(super) struct World {
     size: usize,

@@ -16,7 +16,7 @@ use plugin_api::{
 use super::operations::{
     apply, atomic_cswap, atomic_cswapv, atomic_fop, atomic_fopv, atomic_op, atomic_opv, get, put,
 };
-use super::{Carried, World};
+use super::{Carried, Random, World};
 
 /// The effect of an operation when it is executed; returns its status.
 type Effect = Box<dyn FnOnce(&World) -> i32 + Send>;
@@ -57,7 +57,7 @@ pub(super) struct Sim {
 }
 
 pub(super) struct State {
-    random: u64,
+    random: Random,
     pub(super) under_way: Vec<Operation>,
     listener: Option<(ErrorFn, *mut c_void)>,
     reported: usize,
@@ -89,7 +89,7 @@ pub(super) fn transport(world: &Arc<World>, seed: u64) -> Transport {
         },
         world: Arc::clone(world),
         state: Mutex::new(State {
-            random: seed | 1,
+            random: Random(seed | 1),
             under_way: Vec::new(),
             listener: None,
             reported: 0,
@@ -283,14 +283,12 @@ unsafe extern "C" fn progress(component: *mut RawComponent) -> i32 {
     let mut state = sim.state.lock().unwrap();
     let told = state.listener.zip(lost.get(state.reported).copied());
     state.reported += usize::from(told.is_some());
-    state.random ^= state.random << 13;
-    state.random ^= state.random >> 7;
-    state.random ^= state.random << 17;
-    for _ in 0..state.random % 4 {
+    let random = state.random.word();
+    for _ in 0..random % 4 {
         if state.under_way.is_empty() || sim.world.is_silent.load(Ordering::Acquire) {
             break;
         }
-        let index = (state.random >> 8) as usize % state.under_way.len();
+        let index = (random >> 8) as usize % state.under_way.len();
         let first = first_before(&state.under_way, index);
         done.push(state.under_way.remove(first));
     }

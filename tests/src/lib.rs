@@ -4,6 +4,7 @@
 //! - [`lab`]: the provider for tests, in a folder in which libfabric finds it.
 //! - [`process`] runs a program for a bounded time.
 //! - [`host`] is a host table whose answers a test scripts.
+//! - [`repository`] lists the files of the repository.
 //! - [`session`] is a plugin opened through its raw tables, up to a module.
 //! - [`usage`] counts the resources of this process.
 //!
@@ -15,5 +16,6 @@ pub mod host;
 pub mod lab;
 pub mod process;
 pub mod random;
+pub mod repository;
 pub mod session;
 pub mod usage;

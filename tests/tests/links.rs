@@ -4,20 +4,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Collects the pages of a folder and its subfolders.
-fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        if path.is_dir() {
-            if name != "target" && !name.starts_with('.') {
-                pages(&path, found);
-            }
-        } else if name.ends_with(".md") {
-            found.push(path);
-        }
-    }
-}
+use integration_tests::repository::{files, root};
 
 /// The anchor of a heading: lower case, hyphens for blanks, no other signs.
 fn anchor(heading: &str) -> String {
@@ -41,9 +28,9 @@ fn places(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn links_lead_somewhere() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-    let mut found = Vec::new();
-    pages(root, &mut found);
+    let mut found = files("");
+    found.retain(|path| path.ends_with(".md"));
+    let found: Vec<PathBuf> = found.iter().map(|path| root().join(path)).collect();
     assert!(found.len() > 15, "{} pages", found.len());
     let (mut links, mut broken) = (0, Vec::new());
     for page in &found {

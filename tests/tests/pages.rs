@@ -2,16 +2,13 @@
 
 use std::collections::HashSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use integration_tests::fixtures::{host_stub, ofi_plugin};
 use integration_tests::process::run;
+use integration_tests::repository::{files, root};
 use serde_json::Value;
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()
-}
 
 /// The documentation pages with their text.
 fn pages() -> Vec<(String, String)> {
@@ -29,23 +26,6 @@ fn pages() -> Vec<(String, String)> {
     all
 }
 
-/// Collects every source file, as a path that begins with a slash.
-fn files(folder: &Path, found: &mut Vec<String>) {
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap().to_str().unwrap();
-        let is_built = name == "target" && folder == root();
-        if is_built || name.starts_with('.') {
-            continue;
-        }
-        if path.is_dir() {
-            files(&path, found);
-        } else {
-            found.push(format!("/{}", path.strip_prefix(root()).unwrap().display()));
-        }
-    }
-}
-
 /// The texts between backquotes in a line.
 fn quoted(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
@@ -55,8 +35,7 @@ fn quoted(line: &str) -> impl Iterator<Item = &str> {
 /// belong to another project.
 #[test]
 fn files_that_pages_name_are_there() {
-    let mut sources = Vec::new();
-    files(root(), &mut sources);
+    let sources = files("");
     let ends = [".rs", ".c", ".h", ".hpp", ".py", ".sh", ".cu"];
     let (mut named, mut missing) = (0, Vec::new());
     for (page, text) in pages() {
@@ -68,7 +47,8 @@ fn files_that_pages_name_are_there() {
             }
             named += 1;
             let end = format!("/{path}");
-            if !sources.iter().any(|source| source.ends_with(&end)) {
+            let mut sources = sources.iter();
+            if !sources.any(|source| source == path || source.ends_with(&end)) {
                 missing.push(format!("{page}: {path}"));
             }
         }
@@ -112,11 +92,10 @@ fn parameters_have_the_defaults_of_the_page() {
 /// Command lines of cargo name packages of the workspace.
 #[test]
 fn packages_that_pages_name_are_there() {
-    let mut sources = Vec::new();
-    files(root(), &mut sources);
+    let sources = files("");
     let manifests = sources.iter().filter(|path| path.ends_with("/Cargo.toml"));
     let packages: Vec<String> = manifests
-        .map(|path| fs::read_to_string(root().join(&path[1..])).unwrap())
+        .map(|path| fs::read_to_string(root().join(path)).unwrap())
         .filter_map(|text| Some(text.split_once("[package]\nname = \"")?.1.to_owned()))
         .map(|rest| rest.split('"').next().unwrap().to_owned())
         .collect();

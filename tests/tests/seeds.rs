@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
+
+use integration_tests::repository::{self, root};
 
 /// The names that the page writes in place of folders.
 const CRATES: [(&str, &str); 9] = [
@@ -27,28 +28,17 @@ struct Files(HashMap<String, String>);
 
 impl Files {
     fn read() -> Files {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        let mut files = Files(HashMap::new());
-        files.add(root, "");
+        let is_text = |path: &String| {
+            path == "dev" || TEXTS.iter().any(|end| path.ends_with(&format!(".{end}")))
+        };
+        let read = |path: String| {
+            let text = fs::read(root().join(&path)).unwrap();
+            (path, String::from_utf8_lossy(&text).into_owned())
+        };
+        let files = repository::files("").into_iter().filter(is_text);
+        let files = Files(files.map(read).collect());
         assert!(files.0.len() > 500, "{} files", files.0.len());
         files
-    }
-
-    fn add(&mut self, folder: &Path, name: &str) {
-        for entry in fs::read_dir(folder).unwrap() {
-            let entry = entry.unwrap();
-            let own = entry.file_name().into_string().unwrap();
-            let path = format!("{name}{own}");
-            if entry.file_type().unwrap().is_dir() {
-                if own != "target" && !own.starts_with('.') {
-                    self.add(&entry.path(), &format!("{path}/"));
-                }
-            } else if own == "dev" || TEXTS.iter().any(|end| own.ends_with(&format!(".{end}"))) {
-                let text = fs::read(entry.path()).unwrap();
-                let text = String::from_utf8_lossy(&text).into_owned();
-                self.0.insert(path, text);
-            }
-        }
     }
 
     fn has_path(&self, name: &str) -> bool {

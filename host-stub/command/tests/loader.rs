@@ -16,6 +16,7 @@ use host_stub::loader::{Component, HostServices, LoadError, Plugin};
 use host_stub::params::Params;
 use integration_tests::fixtures::c_plugin;
 use integration_tests::process;
+use integration_tests::repository::{files, root};
 use plugin_api::{ABI_MAJOR, ABI_MINOR, ThreadLevel};
 
 fn services() -> HostServices {
@@ -82,21 +83,14 @@ fn params_lists_every_parameter_of_the_host() {
         .filter_map(|entry| entry["name"].as_str())
         .collect();
     let mut declared = Vec::new();
-    let mut folders = vec![common::root().join("host-stub/src")];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).expect("read") {
-            let path = entry.expect("entry").path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "rs") {
-                let source = std::fs::read_to_string(path).expect("read");
-                let declarations = source.split("Declaration::new(").skip(1);
-                declared.extend(declarations.map(|rest| {
-                    let name = rest.split('"').nth(1).expect("a name");
-                    name.to_owned()
-                }));
-            }
-        }
+    let sources = files("host-stub/src").into_iter();
+    for source in sources.filter(|path| path.ends_with(".rs")) {
+        let source = std::fs::read_to_string(root().join(source)).expect("read");
+        let declarations = source.split("Declaration::new(").skip(1);
+        declared.extend(declarations.map(|rest| {
+            let name = rest.split('"').nth(1).expect("a name");
+            name.to_owned()
+        }));
     }
     assert!(declared.len() > 10, "{declared:?}");
     for name in declared {

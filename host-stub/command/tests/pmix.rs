@@ -15,11 +15,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use common::{HOST_STUB, Place, WaitedFor, root};
+use common::{HOST_STUB, Place, WaitedFor};
 use host_stub::bootstrap::{self, Bootstrap};
 use host_stub::{Job, JobOptions};
 use integration_tests::fixtures::{c_plugin, ofi_plugin};
 use integration_tests::process::{self, Outcome};
+use integration_tests::repository::root;
 use test_skips::{Lacking, skipped};
 
 /// After this many seconds mpirun gets a signal to end.

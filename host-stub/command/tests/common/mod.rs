@@ -5,21 +5,13 @@ pub(crate) mod counting;
 pub(crate) mod ranks;
 
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 /// The command under test.
 pub(crate) const HOST_STUB: &str = env!("CARGO_BIN_EXE_host-stub");
-
-/// The repository.
-pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .ancestors()
-        .nth(2)
-        .expect("the crate lies in the repository")
-}
 
 /// `host-stub` with arguments, in an environment without settings.
 pub(crate) fn host_stub<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {

@@ -61,12 +61,7 @@ unsafe fn check_host(host: *const HostVtable) -> Result<&'static HostVtable, Sta
 
 /// Routes the transport's log lines to the host's `log`.
 fn route_log(host: &'static HostVtable, verbose: i32) -> Route {
-    let sink = move |level: LogLevel, line: &str| {
-        if let Some(log) = host.log {
-            // SAFETY: `HostVtable::check` accepted the table; the line lives through the call.
-            unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
-        }
-    };
+    let sink = move |level: LogLevel, line: &str| log_line(host, level, line);
     log::route(log::level_of(verbose), Arc::new(sink))
 }
 
@@ -75,6 +70,12 @@ fn log_line(host: &HostVtable, level: LogLevel, line: &str) {
         // SAFETY: `HostVtable::check` accepted the table; the line lives through the call.
         unsafe { log(host.context, level as u32, line.as_ptr().cast(), line.len()) };
     }
+}
+
+/// Tells the host the reason of a failure; returns its status.
+fn failed(host: &HostVtable, error: &transport::Error) -> Status {
+    log_line(host, LogLevel::Error, &error.to_string());
+    error.status()
 }
 
 unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
@@ -86,10 +87,7 @@ unsafe extern "C" fn register_params(host: *const HostVtable) -> Status {
         };
         match params::resolve(host) {
             Ok(_) => Status::SUCCESS,
-            Err(e) => {
-                log_line(host, LogLevel::Error, &e.to_string());
-                e.status()
-            }
+            Err(e) => failed(host, &e),
         }
     })
 }
@@ -110,10 +108,7 @@ unsafe extern "C" fn open(host: *const HostVtable, out: *mut *mut Component) -> 
                 options.need_applies();
                 options
             }
-            Err(e) => {
-                log_line(host, LogLevel::Error, &e.to_string());
-                return e.status();
-            }
+            Err(e) => return failed(host, &e),
         };
         let component = OfiComponent {
             host,
@@ -137,10 +132,7 @@ unsafe extern "C" fn survey(
         let visit = visit?;
         let candidates = match Transport::survey(&component.options, ThreadLevel::Single) {
             Ok(candidates) => candidates,
-            Err(e) => {
-                log_line(component.host, LogLevel::Error, &e.to_string());
-                return Some(e.status());
-            }
+            Err(e) => return Some(failed(component.host, &e)),
         };
         let c = |s: &str| CString::new(s.replace('\0', " ")).unwrap_or_default();
         for candidate in candidates {
@@ -186,18 +178,12 @@ unsafe extern "C" fn init(
         // SAFETY: the host promises the level with its call of `init`.
         let transport = match unsafe { Transport::open_at(&component.options, level) } {
             Ok(transport) => transport,
-            Err(e) => {
-                log_line(component.host, LogLevel::Error, &e.to_string());
-                return Some(e.status());
-            }
+            Err(e) => return Some(failed(component.host, &e)),
         };
         let status = modex::publish(component.host, transport.address());
         if !status.is_ok() {
-            log_line(
-                component.host,
-                LogLevel::Error,
-                &format!("the host failed to publish the address: {status}"),
-            );
+            let why = format!("the host failed to publish the address: {status}");
+            log_line(component.host, LogLevel::Error, &why);
             return Some(status);
         }
         let module = OfiModule::new(component.host, &component.module, transport);

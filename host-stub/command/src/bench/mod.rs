@@ -100,9 +100,8 @@ pub struct Bench {
     seconds: f64,
 }
 
-fn table_choice(word: &str) -> Result<TableChoice, String> {
-    word.parse()
-        .map_err(|error: Box<WinError>| error.to_string())
+fn table_choice(word: &str) -> Result<TableChoice, &'static str> {
+    TableChoice::parse(word).ok_or("wanted auto, shm, mixed or btl")
 }
 
 impl Bench {

@@ -27,19 +27,6 @@ impl TableChoice {
     }
 }
 
-impl std::str::FromStr for TableChoice {
-    type Err = Box<WinError>;
-
-    fn from_str(word: &str) -> WinResult<TableChoice> {
-        Self::parse(word).ok_or_else(|| {
-            Box::new(WinError::BadArgument {
-                call: "table",
-                reason: format!("wanted auto, shm, mixed or btl, found `{word}`"),
-            })
-        })
-    }
-}
-
 /// Hints of a window's creation (MPI_Info). All hints except `device_num` are the same on every rank of
 /// the window.
 ///

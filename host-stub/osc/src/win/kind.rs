@@ -4,13 +4,13 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WindowKind {
     /// The caller's memory.
-    Create,
+    Create = 1,
     /// Memory that the window owns.
-    Allocate,
+    Allocate = 2,
     /// Memory that the window owns and every rank may address.
-    AllocateShared,
+    AllocateShared = 4,
     /// Memory attached and detached while the window lives.
-    Dynamic,
+    Dynamic = 3,
 }
 
 impl WindowKind {
@@ -23,15 +23,6 @@ impl WindowKind {
             WindowKind::AllocateShared,
         ]
         .into_iter()
-        .find(|kind| kind.code() == code)
-    }
-
-    pub(super) const fn code(self) -> u32 {
-        match self {
-            WindowKind::Create => 1,
-            WindowKind::Allocate => 2,
-            WindowKind::Dynamic => 3,
-            WindowKind::AllocateShared => 4,
-        }
+        .find(|kind| *kind as u32 == code)
     }
 }

@@ -55,7 +55,7 @@ pub(super) fn shared_query(window: &Window, rank: Option<usize>) -> WinResult<Sh
             call,
             reason: format!(
                 "the memory of rank {} is not mapped here (a window of kind {:?}, table {})",
-                peer.rank, window.kind, window.table_name
+                peer.rank, window.kind, window.info.table
             ),
         })),
     }
@@ -70,7 +70,7 @@ pub(super) fn get_info(window: &Window) -> WinResult<Info> {
     };
     let asked = &window.info;
     let mut info = Info::of(window.rules.now().hints())
-        .with_table(window.table_name.parse()?)
+        .with_table(asked.table)
         .with_device(parts.peers.device(window.link.rank).unwrap_or(asked.device));
     if let Some(segment) = segment {
         info.set("host_win_huge_pages", &segment.is_huge().to_string())?;

@@ -24,13 +24,12 @@ use super::table::{Direct, RmaTable};
 /// its memory, because other ranks may still use it; its registrations end with the job.
 pub struct Window {
     pub(super) kind: WindowKind,
-    /// The requested properties.
+    /// The requested properties, and the table that the window got.
     pub(super) info: Resolved,
     pub(super) rules: Rules,
     pub(super) link: Link,
     pub(super) epochs: Epochs,
     pub(super) table: RmaTable,
-    pub(super) table_name: &'static str,
     pub(super) direct: Direct,
     pub(super) layers: Layers,
     // Boxed, because callbacks hold addresses of counts in this structure, and the window itself
@@ -50,7 +49,7 @@ impl Window {
     /// (some ranks by memory), `btl` (the transport alone). The name may differ between ranks. The name does not show
     /// functions that layers replaced later.
     pub fn table_name(&self) -> &'static str {
-        self.table_name
+        self.info.table.name()
     }
 
     /// This process's rank in the window.

@@ -16,7 +16,7 @@ use crate::win::dynamic::regions::Attached;
 use crate::win::epoch::Epochs;
 use crate::win::hints::Rules;
 use crate::win::hooks::Layers;
-use crate::win::info::Resolved;
+use crate::win::info::{Resolved, TableChoice};
 use crate::win::kind::WindowKind;
 use crate::win::link::Link;
 use crate::win::near;
@@ -32,14 +32,14 @@ use crate::win::window::Window;
 pub(in crate::win) fn table_for(
     cards: &[Card],
     neighbours: &Neighbours,
-) -> (RmaTable, &'static str) {
-    let (table, name) = match cards.iter().all(|card| card.reach == Reach::Transport) {
-        true => (btl::TABLE, "btl"),
-        false => (near::TABLE, "mixed"),
+) -> (RmaTable, TableChoice) {
+    let (table, choice) = match cards.iter().all(|card| card.reach == Reach::Transport) {
+        true => (btl::TABLE, TableChoice::Btl),
+        false => (near::TABLE, TableChoice::Mixed),
     };
     match neighbours.is_empty() {
-        true => (table, name),
-        false => (opened::over(table), name),
+        true => (table, choice),
+        false => (opened::over(table), choice),
     }
 }
 
@@ -55,7 +55,7 @@ pub(in crate::win) struct Pieces {
 pub(in crate::win) fn assemble(
     link: Link,
     (kind, info): (WindowKind, &Resolved),
-    (table, table_name): (RmaTable, &'static str),
+    (table, choice): (RmaTable, TableChoice),
     pieces: Pieces,
 ) -> Window {
     let Pieces {
@@ -72,12 +72,14 @@ pub(in crate::win) fn assemble(
     let barriers = shared.as_ref().map_or(0, |shared| shared.barriers);
     Window {
         kind,
-        info: *info,
+        info: Resolved {
+            table: choice,
+            ..*info
+        },
         rules: Rules::new(info.rules),
         epochs: Epochs::new(link.size),
         direct: Direct::default(),
         table,
-        table_name,
         layers: Layers::default(),
         parts: ManuallyDrop::new(Box::new(Parts {
             exposed,

@@ -43,7 +43,7 @@ impl Intent {
         match intent {
             Ok(intent) => bytes(&[
                 MAGIC,
-                pair(intent.kind.code(), intent.unit),
+                pair(intent.kind as u32, intent.unit),
                 intent.len,
                 intent.info,
                 intent.rules,

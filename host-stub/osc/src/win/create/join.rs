@@ -125,7 +125,7 @@ fn whole(
     Ok(assemble(
         link,
         (wanted.kind, info),
-        (shm::TABLE, "shm"),
+        (shm::TABLE, TableChoice::Shm),
         Pieces {
             exposed,
             control: Control::in_segment(&shared, rank),

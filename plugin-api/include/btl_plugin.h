@@ -372,6 +372,9 @@ typedef struct btl_descriptor {
  * network, so the target sees the atomic even if this process then computes for long. Otherwise the call is refused
  * alike. */
 #define BTL_OP_FLAG_COPIED UINT32_C(0x20000)
+/* Not a BTL flag. Nobody waits for the atomic and for the operations that were posted to the endpoint before, so
+ * the target may report their completion later, with a message of its own. */
+#define BTL_OP_FLAG_UNAWAITED UINT32_C(0x40000)
 
 /* Flags of one put or get. For modules with BTL_FLAG_CHECKS_KEYS only; other modules ignore these
  * flags. Not BTL flags. */

@@ -131,6 +131,9 @@ bitflags! {
         /// the network, so the target sees the atomic even if this process then computes for long. Otherwise the call is
         /// refused alike.
         const COPIED = 0x2_0000;
+        /// Not a BTL flag. Nobody waits for the atomic and for the operations that were posted to the endpoint before, so the
+        /// target may report their completion later, with a message of its own.
+        const UNAWAITED = 0x4_0000;
     }
 }
 

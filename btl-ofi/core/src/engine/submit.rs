@@ -54,7 +54,11 @@ impl Transport {
                     if op.is_fenced && !self.follows_all(endpoint, op.are_copied) {
                         return Status::NOT_SUPPORTED;
                     }
-                    self.atomic(endpoint, op, (kind, datatype, code, compare))
+                    let posted = self.atomic(endpoint, op, (kind, datatype, code, compare));
+                    if op.is_unawaited {
+                        self.leave_unawaited(endpoint);
+                    }
+                    posted
                 }
             };
             match status {
@@ -63,6 +67,17 @@ impl Transport {
                 Err(_) if op.is_checked() => Status::NOT_SUPPORTED,
                 Err(refusal) => self.submit_device(endpoint, refusal, op),
             }
+        }
+    }
+
+    /// Tells the messages that nobody waits for what gathers for a peer.
+    #[cold]
+    fn leave_unawaited(&self, endpoint: NonNull<Endpoint>) {
+        // SAFETY: the caller of the operation guarantees that `endpoint` is live.
+        if unsafe { endpoint.as_ref() }.atomics() == Atomics::Message
+            && let Some(messages) = &mut self.contexts[0].state.lock().messages
+        {
+            messages.origin.leave_unawaited(endpoint);
         }
     }
 

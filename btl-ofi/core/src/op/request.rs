@@ -163,6 +163,8 @@ pub struct Op<'a> {
     /// use a local buffer ([`OpFlags::COPIED`]).
     pub(crate) is_fenced: bool,
     pub(crate) are_copied: bool,
+    /// Whether nobody waits for an atomic and for the operations before it ([`OpFlags::UNAWAITED`]).
+    pub(crate) is_unawaited: bool,
 }
 
 impl<'a> Op<'a> {
@@ -228,6 +230,7 @@ impl<'a> Op<'a> {
         Op {
             is_fenced: flags.intersects(OpFlags::FENCE | OpFlags::COPIED),
             are_copied: flags.contains(OpFlags::COPIED),
+            is_unawaited: flags.contains(OpFlags::UNAWAITED),
             ..Op::atomic((kind, datatype, op), target, 1, NOWHERE, result).with_value(operand)
         }
     }
@@ -291,6 +294,7 @@ impl<'a> Op<'a> {
             flags: TransferFlags::empty(),
             is_fenced: false,
             are_copied: false,
+            is_unawaited: false,
         }
     }
 }

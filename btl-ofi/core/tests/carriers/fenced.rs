@@ -129,3 +129,46 @@ fn an_atomic_behind_copied_bytes_is_refused_behind_many() {
         assert_eq!(pair.close()[SHORT], 1, "{provider}");
     }
 }
+
+/// Two processes signal each other in turns, and do not wait for the answers. A flush finds all operations ended.
+#[test]
+fn unawaited_operations_end_in_a_flush() {
+    for provider in ["tcp;ofi_rxm", "net"] {
+        let open = || open(provider, ThreadLevel::Single, &[SAME_NODE_OFF]);
+        let (pair, mut ours) = (Pair::new(2, open), vec![0u64; 2]);
+        let (a, b) = (&pair.a, &pair.b);
+        let region = register(a, &mut ours, Access::all());
+        let (there, back) = (pair.there(), There::of(b, 2, a, &region));
+        let signal = |there: There<'_>| {
+            let flags = OpFlags::COPIED | OpFlags::UNAWAITED;
+            insist(there.t, || add_with(flags, there, 1));
+        };
+        let flush_both = || {
+            attended(b, || assert_eq!(a.flush(None), Status::SUCCESS));
+            attended(a, || assert_eq!(b.flush(None), Status::SUCCESS));
+        };
+        put(there, 0, &[0]);
+        put(back, 0, &[0]);
+        flush_both();
+        for round in 1..=100 {
+            for (from, to) in [(there, b), (back, a)] {
+                put(from, 0, &[round]);
+                signal(from);
+                let counter = from.at(8) as *const u64;
+                until(&[from.t, to], format_args!("{provider}: {round}"), || {
+                    // SAFETY: a word of a region that is open.
+                    unsafe { counter.read_volatile() >= round }
+                });
+            }
+            if round % 20 == 0 {
+                flush_both();
+            }
+        }
+        region.close().unwrap();
+        assert_eq!(
+            (pair.close(), ours),
+            (vec![100; 2], vec![100; 2]),
+            "{provider}"
+        );
+    }
+}

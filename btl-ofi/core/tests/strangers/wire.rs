@@ -35,7 +35,7 @@ pub(crate) fn message(
 ) -> Vec<u64> {
     let mut words = vec![
         line.key,
-        pair(u32::from_le_bytes(*b"BTM\x09"), kind),
+        pair(u32::from_le_bytes(*b"BTM\x0a"), kind),
         line.cookie,
         pair(line.number, line.client),
         pair(sequence, entries),

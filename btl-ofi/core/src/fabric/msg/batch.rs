@@ -64,6 +64,8 @@ pub(crate) struct Batch {
     entries: u32,
     /// Number of entries that are sends; they have no completion.
     sends: u32,
+    /// Number of entries when nobody waited for them.
+    unawaited: u32,
     /// Words of results plus one word per entry, which names the entry if it fails.
     answered: u32,
     /// Key and cookie of the last command's region. A cookie is never 0.
@@ -106,7 +108,7 @@ impl Batch {
             wire::push_introduction(&mut self.words, origin);
         }
         self.entries = 0;
-        self.sends = 0;
+        (self.sends, self.unawaited) = (0, 0);
         self.answered = 0;
         self.region = (0, 0);
         self.pending.clear();

@@ -147,7 +147,8 @@ fn message(commands: &[Command]) -> Vec<u64> {
 /// The header and the words of an answer.
 pub(super) fn read(answer: &mut [u64]) -> (Header, &mut [u64]) {
     let bytes = size_of_val(answer);
-    Header::read(answer, bytes, ORIGIN_KEY).unwrap()
+    let (header, words, _) = Header::read(answer, bytes, ORIGIN_KEY).unwrap();
+    (header, words)
 }
 
 /// The failures in the target's answer to these commands.
@@ -167,7 +168,7 @@ pub(super) fn treat(memory: &Memory, bytes: &[u64]) -> Option<Vec<u64>> {
     let mut buffer = memory.buffer.borrow_mut();
     let length = bytes.len().min(MOST_ANSWER);
     buffer[..length].copy_from_slice(&bytes[..length]);
-    let (header, words) = Header::read(&mut buffer, 8 * length, OWN_KEY).ok()?;
+    let (header, words, _) = Header::read(&mut buffer, 8 * length, OWN_KEY).ok()?;
     let _ = wire::take_introduction(&words[Header::WORDS..]);
     execute::check(&header, (words, Header::WORDS), true, MOST_ANSWER).ok()?;
     let mut answer = Vec::new();

@@ -281,12 +281,19 @@ impl Messages {
     pub(crate) fn send_waiting(&mut self) {
         self.receives.post_waiting(&self.port);
         self.target.send_waiting(&self.port);
-        self.origin.send_waiting(&self.port, Asker::Progress);
+        self.send_batches(Asker::Progress);
+    }
+
+    /// Sends batches, with the answers that ride behind them.
+    fn send_batches(&mut self, asker: Asker) {
+        self.origin
+            .send_waiting(&self.port, asker, Some(&mut self.target));
+        self.target.send_late_riders(&self.port);
     }
 
     /// Sends the current batches as far as the lines have room, because peers wait for them.
     pub(crate) fn send_for_peers(&mut self) {
-        self.origin.send_waiting(&self.port, Asker::Peers);
+        self.send_batches(Asker::Peers);
     }
 
     /// Handles the completion of a message; `bytes` is the size of a received message. Executes the commands of a batch, or
@@ -340,15 +347,18 @@ impl Messages {
                 return;
             }
             Err(Unread::Wrong(why)) => Err(why),
-            Ok((header, words)) => match header.kind {
-                Kind::Batch | Kind::Unanswered => {
+            Ok((header, words, behind)) => match header.kind {
+                Kind::Batch | Kind::Patient | Kind::Unanswered => {
                     let buffer = Buffer {
                         receive: number,
                         words: self.receives.first_word(number),
                     };
                     let batch = (header, words);
-                    self.target.execute(&self.port, batch, buffer, regions)
+                    let executed = self.target.execute(&self.port, batch, buffer, regions);
+                    let answered = self.received_behind(behind);
+                    executed.and(answered)
                 }
+                _ if !behind.is_empty() => Err("it is followed by another one"),
                 Kind::Answer | Kind::Refusal => self.origin.answered(header, words),
                 Kind::Farewell => self.target.remove_client(&header),
                 Kind::Alive => self.target.asked(&self.port, &header, words),
@@ -358,6 +368,22 @@ impl Messages {
         if let Err(why) = handled {
             tracing::warn!("a message of another process is ignored: {why}");
         }
+    }
+
+    /// Handles the answers behind a batch.
+    fn received_behind(&mut self, mut words: &mut [u64]) -> Result<(), &'static str> {
+        while !words.is_empty() {
+            let bytes = size_of_val(words);
+            let Ok((header, answer, behind)) = Header::read(words, bytes, self.key) else {
+                return Err("no message follows its batch");
+            };
+            if !matches!(header.kind, Kind::Answer | Kind::Refusal) {
+                return Err("another message than an answer follows its batch");
+            }
+            self.origin.answered(header, answer)?;
+            words = behind;
+        }
+        Ok(())
     }
 
     /// Records a message of a process that does not know this process's key. Only the first such message is logged,

@@ -23,6 +23,7 @@ use crate::fabric::addresses::Addresses;
 use crate::fabric::msg::batch::{Batch, Ended, Memory};
 use crate::fabric::msg::line::{Asker, Line, MOST_WAITING};
 use crate::fabric::msg::port::{EAGAIN, Port};
+use crate::fabric::msg::target::Target;
 use crate::fabric::msg::wire::{Form, Header, Introduction, Kind, UNKNOWN};
 use crate::op::marked::Message;
 use crate::op::request::Request;
@@ -134,7 +135,7 @@ impl Origin {
                 self.last.batch = NONE;
             }
         }
-        self.send_line(port, number, Asker::Progress);
+        self.send_line(port, number, Asker::Progress, None);
         let batch = self.take_batch();
         let Some(line) = &mut self.lines[number as usize] else {
             return Err(Status::ERROR);
@@ -157,10 +158,15 @@ impl Origin {
     }
 
     /// Sends everything that may be sent.
-    pub(super) fn send_waiting(&mut self, port: &Port, asker: Asker) {
+    pub(super) fn send_waiting(
+        &mut self,
+        port: &Port,
+        asker: Asker,
+        mut target: Option<&mut Target>,
+    ) {
         for at in (0..self.listed.len()).rev() {
             let number = self.listed[at];
-            self.send_line(port, number, asker);
+            self.send_line(port, number, asker, target.as_deref_mut());
             if let Some(line) = &mut self.lines[number as usize] {
                 line.listed = line.has_more();
                 if line.listed {
@@ -212,8 +218,24 @@ impl Origin {
             .sum()
     }
 
-    /// Sends the batches of a line that may be sent now.
-    fn send_line(&mut self, port: &Port, number: u32, asker: Asker) {
+    /// Nobody waits for the answer to the batch that gathers for a peer, unless commands are added to the batch.
+    #[cold]
+    pub(crate) fn leave_unawaited(&mut self, endpoint: NonNull<Endpoint>) {
+        let number = self.by_endpoint.get(&endpoint);
+        let line = number.and_then(|number| self.lines[*number as usize].as_ref());
+        if let Some(current) = line.and_then(|line| line.current) {
+            self.batches[current as usize].leave_unawaited();
+        }
+    }
+
+    /// Sends the batches of a line that may be sent now, with answers of `target` behind them.
+    fn send_line(
+        &mut self,
+        port: &Port,
+        number: u32,
+        asker: Asker,
+        mut target: Option<&mut Target>,
+    ) {
         loop {
             let Some(line) = &mut self.lines[number as usize] else {
                 return;
@@ -236,10 +258,20 @@ impl Origin {
                 return;
             }
             let is_awaited = message.is_empty() || !message.has_only_sends();
-            let kind = line.kind(is_awaited);
+            let kind = match line.kind(is_awaited) {
+                Kind::Batch if message.is_unawaited() => Kind::Patient,
+                kind => kind,
+            };
             let to = (line.key, line.cookie, line.client);
             message.seal(kind, to, line.sequence);
-            let rc = port.send(&message.words, line.address, Message::Batch(batch));
+            let sent = Message::Batch(batch);
+            let rc = match &mut target {
+                Some(target) => {
+                    let to = (&mut message.words, line.address);
+                    target.send_with_riders(port, to, sent)
+                }
+                None => port.send(&message.words, line.address, sent),
+            };
             line.stuck = rc == EAGAIN;
             match rc {
                 0 => {

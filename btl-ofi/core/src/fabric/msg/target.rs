@@ -4,6 +4,7 @@ mod answers;
 mod held;
 mod pauses;
 mod receipts;
+mod riders;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -81,6 +82,9 @@ pub(super) struct Target {
     free_clients: Vec<u32>,
     answers: Vec<Answer>,
     free_answers: Free,
+    /// Answers that wait for a batch to their origin's process, and since when the first one does.
+    riders: Vec<u32>,
+    riding_since: u64,
     /// Answers that the next progress sends.
     unsent: VecDeque<u32>,
     /// Origins for which the provider had no room, and the answers to them.
@@ -113,6 +117,8 @@ impl Target {
             free_clients: Vec::new(),
             answers: Vec::new(),
             free_answers: Free::default(),
+            riders: Vec::new(),
+            riding_since: 0,
             unsent: VecDeque::new(),
             pauses: Pauses::default(),
             parked: Parked::default(),
@@ -143,6 +149,7 @@ impl Target {
     /// Ends all sends. The caller has closed the endpoints.
     pub(super) fn close(&mut self) {
         self.unsent.clear();
+        self.riders.clear();
         self.pauses.clear();
     }
 
@@ -199,7 +206,7 @@ impl Target {
         {
             self.served += 1;
         }
-        let (key, cookie) = (client.key, client.cookie);
+        let (key, cookie, address) = (client.key, client.cookie, client.address);
         let inbox = self.inbox.as_deref();
         let peer = inbox.and_then(|inbox| inbox.peer(client.address, &mut client.sender));
         let reply = self.take_answer(Receiver::Client(number, cookie));
@@ -241,7 +248,7 @@ impl Target {
         } else {
             self.answers[reply as usize].is_due = true;
             self.owe(reply, true);
-            self.send_answer(port, reply);
+            self.send_or_keep(port, (header.kind, address), reply);
         }
     }
 

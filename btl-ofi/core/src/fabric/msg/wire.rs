@@ -6,7 +6,7 @@
 //! read. A *batch* carries commands to a target. In its first batch, an origin sends its own key and the address of its
 //! endpoint behind the header. Then the entries follow. An *answer* covers one batch. Behind its header come the failed
 //! entries, one word each (number, status), and then the results of all successful entries that have results, in order.
-//! A *receipt* reports a target's progress with a line.
+//! A *receipt* reports a target's progress with a line. Answers may follow a batch in one message of the provider.
 //!
 //! The words of an entry are: code and count (one word); address, key and cookie of the region, unless the region is
 //! that of the previous entry ([`SAME_REGION`]); for a compare-and-swap, the value to compare with; and the operands,
@@ -64,7 +64,7 @@ const LONGEST_ENTRY: usize = 5;
 pub(crate) const REGION_WORDS: usize = 2;
 
 /// The second word's lower half: the letters BTM and the version of this format.
-const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x09");
+const MAGIC: u32 = u32::from_le_bytes(*b"BTM\x0a");
 
 /// Set in the code of an entry that has the region of the previous entry.
 const SAME_REGION: u32 = 1 << 31;
@@ -91,6 +91,8 @@ pub(super) enum Kind {
     Unanswered = 6,
     /// Tells an origin which of its batches were executed, and how many answers are still to come.
     Receipt = 7,
+    /// As [`Batch`](Self::Batch), and nobody waits for the answer now: the answer may ride behind a later message.
+    Patient = 8,
 }
 
 /// The beginning of each message, behind the key.
@@ -121,6 +123,9 @@ pub(super) enum Unread {
     Wrong(&'static str),
 }
 
+/// A message's header, its words, and the words behind the message.
+type Read<'a> = (Header, &'a mut [u64], &'a mut [u64]);
+
 impl Header {
     /// Words of the header, with the key.
     pub(crate) const WORDS: usize = 6;
@@ -138,13 +143,10 @@ impl Header {
         words[5] = pair(length, self.results);
     }
 
-    /// Reads the header of a received message of `bytes` bytes, which must carry this process's `key`. Returns the
-    /// header and the message's words. Bytes that an earlier message left in the buffer are not read.
-    pub(super) fn read(
-        buffer: &mut [u64],
-        bytes: usize,
-        key: u64,
-    ) -> Result<(Header, &mut [u64]), Unread> {
+    /// Reads the header of the first message among `bytes` received bytes, which must carry this process's `key`. Returns
+    /// the header, the message's words, and the words behind them. Bytes that an earlier message left in the buffer are not
+    /// read.
+    pub(super) fn read(buffer: &mut [u64], bytes: usize, key: u64) -> Result<Read<'_>, Unread> {
         let low = |word: u64| word as u32;
         let high = |word: u64| (word >> 32) as u32;
         let words = buffer.get_mut(..bytes / size_of::<u64>());
@@ -168,6 +170,7 @@ impl Header {
             5 => Kind::Alive,
             6 => Kind::Unanswered,
             7 => Kind::Receipt,
+            8 => Kind::Patient,
             _ => return Err(Unread::Wrong("it is of an unknown kind")),
         };
         let header = Header {
@@ -179,10 +182,13 @@ impl Header {
             entries: high(fifth),
             results: high(sixth),
         };
-        if u64::from(low(sixth)) * 8 != bytes as u64 {
+        let length = low(sixth) as usize;
+        if !bytes.is_multiple_of(size_of::<u64>()) || length < Self::WORDS {
             return Err(Unread::Wrong("it has another length than it says"));
         }
-        Ok((header, words))
+        let split = words.split_at_mut_checked(length);
+        let (words, behind) = split.ok_or(Unread::Wrong("it is shorter than it says"))?;
+        Ok((header, words, behind))
     }
 }
 

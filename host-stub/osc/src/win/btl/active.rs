@@ -5,6 +5,8 @@
 
 use std::sync::atomic::{Ordering, fence as memory_fence};
 
+use plugin_api::OpFlags;
+
 use super::passive::{flush, flush_all};
 use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
@@ -96,7 +98,7 @@ fn complete_all(window: &Window, call: &'static str) -> (bool, WinResult<()>) {
     };
     let signal = (peer, window.parts.control.plan().barrier(0), 1);
     let notices = &window.parts.sync.notices;
-    match window.add_behind_copied(call, signal, notices) {
+    match window.add_in_order(OpFlags::COPIED, call, signal, notices) {
         Ok(true) => (true, others),
         Ok(false) => (false, others.and(flush(window, call, next))),
         Err(error) => (false, others.and(Err(error))),
@@ -144,7 +146,8 @@ pub(super) fn post(window: &Window, group: &[usize], assertion: Assertion) -> Wi
     let word = window.parts.control.plan().post_of(window.link.rank);
     for rank in group {
         // No wait here: post returns whether or not the other ranks have reached start.
-        notify(window, call, window.peer(call, *rank)?, word)?;
+        let signal = (window.peer(call, *rank)?, word, 1);
+        window.add_with(OpFlags::UNAWAITED, call, signal, &window.parts.sync.notices)?;
         // A rank that was not notified completes nothing.
         due.fetch_add(1, Ordering::Relaxed);
     }
@@ -183,11 +186,14 @@ pub(in crate::win) fn complete(window: &Window, group: &[usize]) -> WinResult<()
     for rank in group {
         let peer = window.peer(call, *rank)?;
         let signal = (peer, COMPLETED, 1);
-        let behind = match window.add_behind_copied(call, signal, notices) {
+        let unawaited = OpFlags::COPIED | OpFlags::UNAWAITED;
+        // Flushes wait for the signals that they count, and for no other rank's.
+        let behind = match window.add_in_order(unawaited, call, signal, notices) {
             Ok(true) => continue,
-            Ok(false) => window.add_behind(call, signal, notices),
+            Ok(false) => window.add_in_order(OpFlags::FENCE, call, signal, &peer.accumulates),
             refused => refused,
         };
+        window.note(peer);
         busy.push(peer);
         match behind {
             Ok(true) => {}
@@ -199,13 +205,15 @@ pub(in crate::win) fn complete(window: &Window, group: &[usize]) -> WinResult<()
         outcome = outcome.and(flush(window, call, peer.rank));
     }
     memory_fence(Ordering::SeqCst);
-    for peer in unnotified {
-        outcome = outcome.and(notify(window, call, peer, COMPLETED));
+    for peer in &unnotified {
+        let signal = (*peer, COMPLETED, 1);
+        outcome = outcome.and(window.add_unanswered(call, signal, &peer.accumulates));
+        window.note(peer);
     }
-    outcome.and(match busy.is_empty() {
-        true => send_notices(window, call),
-        false => window.flush_pending(call, window.link.rank, notices),
-    })
+    for peer in unnotified {
+        outcome = outcome.and(flush(window, call, peer.rank));
+    }
+    outcome.and(send_notices(window, call))
 }
 
 fn is_complete(window: &Window) -> bool {

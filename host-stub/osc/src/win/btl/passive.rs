@@ -5,6 +5,8 @@
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
+use plugin_api::OpFlags;
+
 use crate::win::control::{LOCK, LOCK_OF_ALL, Word};
 use crate::win::epoch::LockKind;
 use crate::win::error::WinResult;
@@ -149,7 +151,7 @@ fn give_behind(window: &Window, call: &'static str, rank: usize) -> WinResult<bo
     // Orders stores to the own memory, and to memory that is mapped here, before the release.
     fence(Ordering::SeqCst);
     let release = (peer, LOCK, lock_words::SHARED_ENDS);
-    window.add_behind(call, release, &window.parts.sync.releases)
+    window.add_in_order(OpFlags::FENCE, call, release, &window.parts.sync.releases)
 }
 
 pub(super) fn lock_all(window: &Window) -> WinResult<()> {

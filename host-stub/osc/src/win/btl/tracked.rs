@@ -129,28 +129,10 @@ impl Window {
         self.add_with(OpFlags::empty(), call, target, pending)
     }
 
-    /// As [`add_unanswered`](Self::add_unanswered), behind all operations to the peer that this rank issued before. Returns
-    /// `false`, without an effect, if the transport cannot promise this order: the caller flushes first, then adds.
-    pub(super) fn add_behind(
-        &self,
-        call: &'static str,
-        target: (&Peer, Word, u64),
-        pending: &Pending,
-    ) -> WinResult<bool> {
-        self.add_in_order(OpFlags::FENCE, call, target, pending)
-    }
-
-    /// As [`add_behind`](Self::add_behind), where besides no operation to the peer uses memory of this rank any more.
-    pub(super) fn add_behind_copied(
-        &self,
-        call: &'static str,
-        target: (&Peer, Word, u64),
-        pending: &Pending,
-    ) -> WinResult<bool> {
-        self.add_in_order(OpFlags::COPIED, call, target, pending)
-    }
-
-    fn add_in_order(
+    /// As [`add_unanswered`](Self::add_unanswered), behind all operations to the peer that this rank issued before, as the flags
+    /// [`FENCE`](OpFlags::FENCE) or [`COPIED`](OpFlags::COPIED) say. Returns `false`, without an effect, if the transport cannot
+    /// promise this: the caller flushes first, then adds.
+    pub(super) fn add_in_order(
         &self,
         flags: OpFlags,
         call: &'static str,
@@ -167,7 +149,8 @@ impl Window {
         }
     }
 
-    fn add_with(
+    /// As [`add_unanswered`](Self::add_unanswered), with flags.
+    pub(super) fn add_with(
         &self,
         flags: OpFlags,
         call: &'static str,

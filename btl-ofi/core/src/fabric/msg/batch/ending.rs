@@ -33,6 +33,16 @@ impl Ended {
 }
 
 impl Batch {
+    /// Nobody waits for the entries so far.
+    pub(crate) fn leave_unawaited(&mut self) {
+        self.unawaited = self.entries;
+    }
+
+    /// Whether nobody waits for the answer.
+    pub(crate) fn is_unawaited(&self) -> bool {
+        !self.is_empty() && self.unawaited == self.entries
+    }
+
     /// Whether an answer has the results that this batch asks for, except the results of the entries that the answer names
     /// as failed.
     pub(crate) fn is_answered_by(&self, answer: &Header, words: &[u64]) -> bool {

@@ -87,7 +87,7 @@ fn checked(batch: &mut Batch) -> Result<(), &'static str> {
     let bytes = size_of_val(&*words);
     words.resize(LONG_WORDS, 0);
     let read = Header::read(&mut words, bytes, 7);
-    let (header, words) = read.map_err(|_| "it has no header")?;
+    let (header, words, _) = read.map_err(|_| "it has no header")?;
     execute::check(&header, (words, Header::WORDS), true, MOST_ANSWER)
 }
 

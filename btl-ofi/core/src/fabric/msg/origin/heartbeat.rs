@@ -74,7 +74,7 @@ impl Origin {
             line.current = None;
             line.waiting.push_back(batch);
         }
-        self.send_line(port, number, Asker::Progress);
+        self.send_line(port, number, Asker::Progress, None);
     }
 
     /// Removes the line to a peer if only heartbeats are outstanding on it. Returns whether the line was removed; the next

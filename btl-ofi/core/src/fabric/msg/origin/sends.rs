@@ -79,7 +79,7 @@ impl Origin {
         // SAFETY: the batch has room, and the caller guarantees that `fill` writes its bytes.
         unsafe { self.batches[batch as usize].push_send(tag, size, fill) };
         let number = self.batches[batch as usize].line;
-        self.send_line(port, number, Asker::Send);
+        self.send_line(port, number, Asker::Send, None);
         let Some(line) = &self.lines[number as usize] else {
             return Ok(Sent::Left);
         };

@@ -96,6 +96,11 @@ impl Side {
 
     /// Puts a word, behind a host message in the same batch.
     fn put(&mut self) {
+        self.gather();
+        self.look();
+    }
+
+    fn gather(&mut self) {
         let (peer, form) = (self.peer(), Form::word(AtomicKind::Update));
         let command = Command {
             what: PUT,
@@ -112,7 +117,11 @@ impl Side {
             batch.push((&command, &form), (Operands::Value(7), 8));
             batch.count(0, 0);
         }
-        self.origin.send_waiting(&self.port, Asker::Progress);
+    }
+
+    /// A call of progress, after which the provider sends everything.
+    fn look(&mut self) {
+        self.origin.send_waiting(&self.port, Asker::Progress, None);
         self.leave();
     }
 
@@ -461,7 +470,7 @@ fn a_send_leaves_now_or_not_at_all() {
     assert_eq!(side.try_to_send(8, Leaves::Later), Ok(side.batch(3)));
     side.port = Port::that_takes(true);
     assert_eq!(side.try_to_send(8, Leaves::Now), REFUSED, "one is ahead");
-    side.origin.send_waiting(&side.port, Asker::Progress);
+    side.origin.send_waiting(&side.port, Asker::Progress, None);
     assert_eq!(side.line().sequence, 4, "two messages, in two batches");
 }
 
@@ -501,7 +510,7 @@ fn a_send_has_left_when_the_provider_has_handed_it_on() {
     side.leave();
     assert!(side.has_sent(first) && side.has_sent(second) && !side.has_sent(third));
     side.port = Port::that_takes(true);
-    side.origin.send_waiting(&side.port, Asker::Progress);
+    side.origin.send_waiting(&side.port, Asker::Progress, None);
     assert!(!side.has_sent(third), "the provider may still have it");
     side.leave();
     assert!(side.has_sent(third));
@@ -523,7 +532,27 @@ fn what_peers_wait_for_leaves_although_answers_are_due() {
     }
     side.put();
     assert_eq!(side.line().unanswered.len(), EAGER, "it gathers");
-    side.origin.send_waiting(&side.port, Asker::Peers);
+    side.origin.send_waiting(&side.port, Asker::Peers, None);
     assert_eq!(side.line().unanswered.len(), EAGER + 1);
     assert!(!side.line().has_more());
+}
+
+/// A batch for whose answer nobody waits says so, unless a command follows for which somebody may wait.
+#[test]
+fn a_batch_says_that_nobody_waits() {
+    for (follows, kind) in [(false, Kind::Patient), (true, Kind::Batch)] {
+        let mut side = Side::new();
+        side.gather();
+        side.origin.leave_unawaited(side.peer());
+        if follows {
+            side.gather();
+        }
+        side.look();
+        let (key, sent) = (side.line().key, side.line().unanswered[0] as usize);
+        let words = &mut side.origin.batches[sent].words;
+        let bytes = size_of_val(&**words);
+        let (header, _, behind) = Header::read(words, bytes, key).expect("a message");
+        assert_eq!((header.kind, behind.len()), (kind, 0));
+        assert!(side.line().is_due());
+    }
 }

@@ -82,10 +82,10 @@ pub(super) enum Receiver {
 }
 
 impl Target {
-    /// Whether answers wait for room at the provider.
+    /// Whether answers wait.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
-        !(self.unsent.is_empty() && self.pauses.is_empty())
+        !(self.unsent.is_empty() && self.pauses.is_empty() && self.riders.is_empty())
     }
 
     /// Whether answers are not sent yet, or the provider still reads them.
@@ -201,10 +201,9 @@ impl Target {
         }
     }
 
-    /// Posts an answer to the provider.
-    pub(super) fn post_answer(&mut self, port: &Port, number: u32) -> Posted {
-        let answer = &self.answers[number as usize];
-        let address = match answer.receiver {
+    /// The address of an answer's receiver; `None` if the receiver left.
+    pub(super) fn address_of(&self, number: u32) -> Option<fi_addr_t> {
+        match self.answers[number as usize].receiver {
             Receiver::Nobody => None,
             Receiver::Client(client, cookie) => {
                 let client = self.clients.get(client as usize).and_then(Option::as_ref);
@@ -212,14 +211,19 @@ impl Target {
                 client.map(|client| client.address)
             }
             Receiver::Stranger(address) => Some(address),
-        };
-        let Some(address) = address else {
+        }
+    }
+
+    /// Posts an answer to the provider.
+    pub(super) fn post_answer(&mut self, port: &Port, number: u32) -> Posted {
+        let Some(address) = self.address_of(number) else {
             // The origin left without waiting for the answer, and its address is no longer in the address
             // vector.
             self.free_answer(number);
             return Posted::Over;
         };
-        match port.send(&answer.words, address, Message::Answer(number)) {
+        let words = &self.answers[number as usize].words;
+        match port.send(words, address, Message::Answer(number)) {
             0 => Posted::Left,
             EAGAIN => Posted::Again,
             rc => {

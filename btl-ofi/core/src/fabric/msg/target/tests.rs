@@ -12,6 +12,7 @@ use crate::fabric::msg::line::MOST_DUE;
 use crate::fabric::msg::places::SPARE;
 use crate::fabric::msg::port::SENDS;
 use crate::fabric::msg::wire::{Introduction, MOST_WORDS, push_introduction};
+use crate::op::marked::Message;
 
 const COOKIE: u64 = 0x1234;
 /// The key of the origins.
@@ -92,7 +93,7 @@ fn receipts(target: &Target) -> Vec<(u32, u32, u32)> {
     let read = receipts.map(|receipt| {
         let mut words = receipt.words.clone();
         let bytes = size_of_val(&*words);
-        let (header, _) = Header::read(&mut words, bytes, KEY).expect("a message");
+        let (header, ..) = Header::read(&mut words, bytes, KEY).expect("a message");
         assert_eq!(header.kind, Kind::Receipt);
         (header.sequence, header.entries, header.results)
     });
@@ -491,4 +492,71 @@ fn a_target_that_leaves_gives_receipts() {
         assert_eq!(receipts(&target), [(3, 0, 0)]);
     }
     assert!(target.owes_receipts() && !target.owes_answers());
+}
+
+#[test]
+fn answers_ride_if_nobody_waits() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    let before = SENDS.get();
+    // The last one announces an entry that it does not have.
+    for (sequence, entries) in [(0, 0), (1, 0), (2, 1)] {
+        let patient = header(Kind::Patient, sequence);
+        assert_eq!(
+            come_as(&mut target, &port, Header { entries, ..patient }),
+            Ok(())
+        );
+    }
+    assert!(target.has_unsent() && target.owes_answers());
+    let mut ride = |port: &Port, to| {
+        let mut words = vec![0; 2];
+        target.send_with_riders(port, (&mut words, to), Message::Batch(0));
+        words
+    };
+    assert_eq!(
+        ride(&Port::that_takes(false), 0).len(),
+        2,
+        "it did not leave"
+    );
+    assert_eq!(ride(&port, 1).len(), 2, "it went to another process");
+    let mut words = ride(&port, 0);
+    let mut rest = &mut words[2..];
+    for (sequence, kind) in [(0, Kind::Answer), (1, Kind::Answer), (2, Kind::Refusal)] {
+        let bytes = size_of_val(rest);
+        let (header, _, behind) = Header::read(rest, bytes, KEY).expect("a message");
+        assert_eq!((header.sequence, header.kind), (sequence, kind));
+        rest = behind;
+    }
+    assert!(rest.is_empty() && !target.has_unsent() && !target.owes_answers());
+    assert_eq!(SENDS.get(), before + 3);
+}
+
+/// The origin may wait for earlier answers, too, when it waits for a later one.
+#[test]
+fn an_awaited_answer_takes_those_before_it_along() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    let before = SENDS.get();
+    let patient = header(Kind::Patient, 0);
+    assert_eq!(come_as(&mut target, &port, patient), Ok(()));
+    assert_eq!(SENDS.get(), before);
+    assert_eq!(come(&mut target, &port, 1), Ok(()));
+    assert_eq!(SENDS.get(), before + 2);
+}
+
+/// Without a batch to the client, progress sends the answers soon, and executes what waits for room.
+#[test]
+fn answers_do_not_wait_long() {
+    let (mut target, port) = (target(), Port::that_takes_all());
+    let most = MOST_DUE as u64;
+    for sequence in 0..=most as u32 {
+        let patient = header(Kind::Patient, sequence);
+        assert_eq!(come_as(&mut target, &port, patient), Ok(()));
+    }
+    assert_eq!(target.served, most);
+    let before = SENDS.get();
+    while SENDS.get() == before {
+        target.send_late_riders(&port);
+    }
+    assert_eq!(SENDS.get(), before + most);
+    leave(&mut target, &port);
+    assert_eq!(target.served, most + 1);
 }

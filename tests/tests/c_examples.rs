@@ -201,7 +201,7 @@ fn communicators_collectives_and_an_overriding_layer() {
 }
 
 /// The C interface runs under valgrind: no invalid access, no leak. Calls with HOST_PROC_NULL, entries of a table and copies of
-/// a device need no other rank. The test uses libbtl_ofi.so, because the C plugin cannot run under valgrind (see `c_programs.rs`).
+/// a device need no other rank. The test uses libbtl_ofi.so, because the C plugin cannot run under valgrind (docs/testing.md).
 #[test]
 fn examples_under_valgrind() {
     let Some(valgrind) = valgrind() else { return };

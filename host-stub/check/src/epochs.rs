@@ -5,7 +5,7 @@ use plugin_api::Datatype;
 use super::case::{Case, Context, Outcome, ensure, same, verify_at};
 use super::session::{Buffer, Mode, Session};
 use super::shape::Placed;
-use host_stub::win::{Assertion, LockKind, Op, Window};
+use host_stub::win::{Assertion, LockKind, Window};
 
 /// The tests of this file.
 pub(super) fn cases() -> Vec<Case> {
@@ -17,9 +17,7 @@ pub(super) fn cases() -> Vec<Case> {
             lock(context, LockKind::Exclusive)
         }),
         Case::new("lock/nocheck", lock_nocheck),
-        Case::new("lock/mixed_kinds", lock_mixed),
         Case::new("lock_all/nocheck", lock_all_nocheck),
-        Case::new("lock_all/with_exclusive", lock_all_with_exclusive),
         Case::new("flush/remote", |context| flush(context, false)),
         Case::new("flush/all", |context| flush(context, true)),
         Case::new("flush/local", flush_local),
@@ -152,32 +150,6 @@ fn lock_nocheck(context: &Context<'_>) -> Outcome {
     Ok(())
 }
 
-/// Shared and exclusive locks of one target in turns, by several ranks at once.
-fn lock_mixed(context: &Context<'_>) -> Outcome {
-    let window = context.window;
-    let mut random = context.of_rank(context.rank);
-    let zeros = [0; 8];
-    // SAFETY: this rank has one thread here, and no operation of it is under way on the window.
-    unsafe { window.write_local(0, &zeros) }?;
-    context.meet()?;
-    let mut session = Session::by_hand(context, window);
-    let row = Placed::row(Datatype::Int64, 1);
-    let target = row.at(0, 0);
-    for _ in 0..6 {
-        let kind = random.pick(&[LockKind::Shared, LockKind::Exclusive]);
-        window.lock(kind, 0, Assertion::empty())?;
-        let one = session.buffer(&1i64.to_le_bytes());
-        session.accumulate(one, &row, target, Op::Sum)?;
-        window.unlock(0)?;
-    }
-    context.meet()?;
-    if context.rank == 0 {
-        verify_at(window, 0, "sum", &(6 * context.size as i64).to_le_bytes())?;
-    }
-    session.release();
-    Ok(())
-}
-
 fn lock_all_nocheck(context: &Context<'_>) -> Outcome {
     let window = context.window;
     let mut hand = Hand::new(context, window, 8);
@@ -190,23 +162,6 @@ fn lock_all_nocheck(context: &Context<'_>) -> Outcome {
     window.read_local(context.region(context.previous()), &mut bytes)?;
     hand.session.release();
     same("put", &bytes, &[9; 8])
-}
-
-/// lock_all waits for exclusive locks, and exclusive locks wait for lock_all.
-fn lock_all_with_exclusive(context: &Context<'_>) -> Outcome {
-    let window = context.window;
-    context.meet()?;
-    for _ in 0..3 {
-        if context.rank.is_multiple_of(2) {
-            window.lock_all(Assertion::empty())?;
-            window.unlock_all()?;
-        } else {
-            let rank = context.next();
-            window.lock(LockKind::Exclusive, rank, Assertion::empty())?;
-            window.unlock(rank)?;
-        }
-    }
-    context.meet()
 }
 
 /// After a flush the target sees the data while the epoch is still open.

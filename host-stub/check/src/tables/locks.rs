@@ -144,6 +144,11 @@ fn all_and_alone(context: &Context<'_>) -> Outcome {
                 // SAFETY: the value lives until after the flush.
                 unsafe { window.put(next.as_ptr(), &word, target) }?;
                 window.flush(rank)?;
+                // The words differ for a while, so that other ranks would see it.
+                for _ in 0..20 {
+                    window.sync()?;
+                    std::thread::yield_now();
+                }
             }
             window.unlock(rank)?;
             ensure(a == b, || {

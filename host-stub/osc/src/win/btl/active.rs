@@ -12,7 +12,7 @@ use crate::win::control::{COMPLETED, Word};
 use crate::win::epoch::{Assertion, FencePlan};
 use crate::win::error::{WinError, WinResult};
 use crate::win::peer::Peer;
-use crate::win::shm;
+use crate::win::shm::sync::barrier as barrier_in_segment;
 use crate::win::window::Window;
 
 /// Adds one to a counter of a peer. Returns once the transport has taken the notification.
@@ -34,7 +34,7 @@ fn wait_for(window: &Window, call: &'static str, word: Word, value: u64) -> WinR
 /// Ranks that share a segment count in one word instead.
 pub(in crate::win) fn barrier(window: &Window, call: &'static str) -> WinResult<()> {
     match window.parts.shared {
-        Some(_) => shm::sync::barrier(window, call),
+        Some(_) => barrier_in_segment(window, call),
         None => barrier_from(window, call, false),
     }
 }

@@ -1,5 +1,5 @@
-/* Threads call one window of the component osc at the same time and wait for their own requests; windows on
- * overlapping communicators; hints. */
+/* Threads make the program's first windows at the same time; they call one window of the component osc at the same time and
+ * wait for their own requests; windows on overlapping communicators; hints. */
 #include "check.h"
 
 #include <pthread.h>
@@ -37,9 +37,34 @@ static void *work(void *number)
     return NULL;
 }
 
+/* A window over a communicator of this thread. Another thread meets the same processes meanwhile, here or there. */
+static void *make_first(void *comm)
+{
+    MPI_Win first;
+    int64_t *memory;
+    char name[MPI_MAX_OBJECT_NAME];
+    int length;
+    MPI_Win_allocate(8, 8, MPI_INFO_NULL, *(MPI_Comm *) comm, &memory, &first);
+    MPI_Win_get_name(first, name, &length);
+    CHECK(0 == strncmp(name, "ofi_rs", 6), "a first window of '%s'", name);
+    MPI_Win_free(&first);
+    return NULL;
+}
+
+static void make_first_windows(void)
+{
+    MPI_Comm comms[THREADS];
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; ++i) MPI_Comm_dup(MPI_COMM_WORLD, comms + i);
+    for (int i = 0; i < THREADS; ++i) pthread_create(threads + i, NULL, make_first, comms + i);
+    for (int i = 0; i < THREADS; ++i) pthread_join(threads[i], NULL);
+    for (int i = 0; i < THREADS; ++i) MPI_Comm_free(comms + i);
+}
+
 int main(int argc, char **argv)
 {
     start(&argc, &argv, MPI_THREAD_MULTIPLE);
+    make_first_windows();
     for (int flavour = 0; flavour < 2; ++flavour) {
         if (flavour) MPI_Win_allocate(128, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &win);
         else MPI_Win_create(base = calloc(16, 8), 128, 8, MPI_INFO_NULL, MPI_COMM_WORLD, &win);

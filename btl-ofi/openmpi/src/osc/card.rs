@@ -26,9 +26,9 @@ pub(crate) struct Card {
 pub(crate) enum State {
     /// The rank cannot take part.
     Refuses,
-    /// The rank is not connected to all others yet.
+    /// The rank is not connected to all others yet, or does not know whether they are connected to it.
     Meets,
-    /// The rank is connected to all others.
+    /// The rank and all others are connected to each other.
     Knows,
 }
 

@@ -9,7 +9,7 @@ use osc_engine::door::{Context, Group, NotMet};
 use osc_engine::transport::EndpointRef;
 
 use crate::bindings as ffi;
-use crate::osc::card::Card;
+use crate::osc::card::{Card, State};
 use crate::osc::meeting::{Contribution, Ended, meet, to_all};
 use crate::osc::transport::Opened;
 
@@ -185,7 +185,12 @@ impl Group for Ranks {
         let ranks = self.processes.len();
         let exchange = |mine: &[u8]| exchange(comm, ranks, mine);
         let (met, offers) = match meet(ranks, &told, *with_hints, &exchange, connect) {
-            Ok((cards, offers)) => (Ok(cards), Ok(offers)),
+            Ok((cards, offers)) => {
+                if card.state == State::Meets {
+                    self.opened.confirm(&self.processes);
+                }
+                (Ok(cards), Ok(offers))
+            }
             Err(ended) => {
                 let not_met = ended.not_met();
                 (Err(ended), Err(not_met))

@@ -3,8 +3,8 @@
 //! - `component`: the structure that Open MPI looks up; `params`, `log`; `published`: the processes that have the
 //!   component.
 //! - `select`: the agreement of a window's ranks, in a `meeting`, by `card`s; `ucx`: whether another component serves the
-//!   window better; `transport`: the transports of all windows, with their `services`; `group`: the ranks of a window in the
-//!   engine's terms.
+//!   window better; `transport`: the transports of all windows, with their `services` and the processes that they have
+//!   `reached`; `group`: the ranks of a window in the engine's terms.
 //! - `module`: the functions of a window; `calls` counts their calls; `convert`, `shape` and `ops`: datatypes and operations;
 //!   `request`; `progress`, `progress_thread`; `info`; `error`.
 //! - `devices`: memory of devices; `program`: the functions of `openmpi_ofi_rs.h` for programs.
@@ -26,6 +26,7 @@ mod program;
 mod progress;
 mod progress_thread;
 mod published;
+mod reached;
 mod request;
 mod select;
 mod services;

@@ -4,7 +4,6 @@
 //! is linked into this file.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::ptr::{NonNull, null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +14,7 @@ use plugin_api::counters::CARRIERS;
 use plugin_api::{Component, ComponentVtable, ModuleFlags, Stats, Status, ThreadLevel};
 
 use crate::osc::devices::{self, Known, Overrides};
+use crate::osc::reached::Directory;
 use crate::osc::services::{self, Services};
 use crate::osc::{component, log, ops, progress};
 use crate::pvars::Counted;
@@ -40,8 +40,7 @@ pub(crate) struct Opened {
     pub(crate) transport: Transport,
     pub(crate) context: Arc<Context>,
     pub(crate) devices: Known,
-    /// The endpoints of the connected processes, by their names.
-    endpoints: Mutex<HashMap<u64, EndpointRef>>,
+    reached: Mutex<Directory<EndpointRef>>,
 }
 
 /// A transport, or the reason why there is none; `None` before the first use. A failed open is not repeated for each
@@ -295,7 +294,7 @@ fn open_now(scope: Scope) -> Result<Opened, String> {
         transport,
         context: Arc::new(context),
         devices,
-        endpoints: Mutex::default(),
+        reached: Mutex::default(),
     })
 }
 
@@ -311,19 +310,18 @@ impl Opened {
         self.services.own_address()
     }
 
-    fn endpoints(&self) -> MutexGuard<'_, HashMap<u64, EndpointRef>> {
-        self.endpoints
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+    fn reached(&self) -> MutexGuard<'_, Directory<EndpointRef>> {
+        self.reached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The endpoints of these processes, if all are connected.
+    /// The endpoints of these processes, if all know this process and this one knows all.
     pub(crate) fn endpoints_of(&self, processes: &[u64]) -> Option<Box<[EndpointRef]>> {
-        let endpoints = self.endpoints();
-        let all = processes
-            .iter()
-            .map(|process| endpoints.get(process).copied());
-        all.collect()
+        self.reached().known(processes)
+    }
+
+    /// Notes that these processes are connected to this one.
+    pub(crate) fn confirm(&self, processes: &[u64]) {
+        self.reached().confirm(processes);
     }
 
     /// Connects the processes that are not connected yet, by their addresses. The error is the reason why one cannot be
@@ -333,7 +331,7 @@ impl Opened {
         processes: &[u64],
         addresses: &[&[u8]],
     ) -> Result<Box<[EndpointRef]>, String> {
-        let mut endpoints = self.endpoints();
+        let mut reached = self.reached();
         // All, so that a later window needs no address whose connection fails now.
         for (process, address) in processes.iter().zip(addresses) {
             if !address.is_empty() {
@@ -341,8 +339,8 @@ impl Opened {
             }
         }
         let one = |(rank, process): (usize, &u64)| {
-            if let Some(endpoint) = endpoints.get(process) {
-                return Ok(*endpoint);
+            if let Some(endpoint) = reached.endpoint(*process) {
+                return Ok(endpoint);
             }
             let connected = self.transport.connect(&[*process]);
             let connected = connected.map_err(|error| error.to_string());
@@ -354,7 +352,7 @@ impl Opened {
             });
             let endpoint =
                 endpoint.map_err(|reason| format!("rank {rank} is not reached: {reason}"))?;
-            endpoints.insert(*process, endpoint);
+            reached.add(*process, endpoint);
             Ok(endpoint)
         };
         processes.iter().enumerate().map(one).collect()

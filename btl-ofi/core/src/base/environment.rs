@@ -30,18 +30,19 @@ impl Setting {
 
 /// Sets the missing variables. Variables that the user set keep their values.
 pub(crate) fn prepare(settings: impl Iterator<Item = &'static Setting>) {
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The arrays that this module made. A leak checker finds them here when `setenv(3)` has copied the last one.
+    static MADE: Mutex<Vec<AtomicPtr<*mut c_char>>> = Mutex::new(Vec::new());
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
     let missing = settings.filter(|setting| setting.is_missing());
     let text = |setting: &Setting| CString::new(format!("{}={}", setting.variable, setting.value));
     let added: Vec<CString> = missing.filter_map(|setting| text(setting).ok()).collect();
     if !added.is_empty() {
-        add(added);
+        made.push(add(added));
     }
 }
 
-/// Adds variables to the environment, for good.
-fn add(variables: Vec<CString>) {
+/// Adds variables to the environment, for good. Returns the new array.
+fn add(variables: Vec<CString>) -> AtomicPtr<*mut c_char> {
     // SAFETY: the C library's variable is aligned and lives as long as the process. Other threads only read it, as the module's
     // documentation requires.
     let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
@@ -60,8 +61,10 @@ fn add(variables: Vec<CString>) {
     }
     array.extend(variables.into_iter().map(CString::into_raw));
     array.push(null_mut());
+    let array = array.leak().as_mut_ptr();
     // Release: a thread that finds the new array also finds its contents.
-    place.store(array.leak().as_mut_ptr(), Ordering::Release);
+    place.store(array, Ordering::Release);
+    AtomicPtr::new(array)
 }
 
 /// The value of libfabric's variable that limits the providers to load, if the user set it.

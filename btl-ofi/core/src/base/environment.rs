@@ -5,9 +5,10 @@
 //! thread may change the environment meanwhile. libfabric, which reads it right after, requires the same.
 
 use std::ffi::{CString, c_char};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::sync::{Mutex, PoisonError};
+
+use crate::base::sys;
 
 unsafe extern "C" {
     /// The variables of the process: strings `NAME=value`, and a null pointer behind them (environ(7)).
@@ -30,41 +31,41 @@ impl Setting {
 
 /// Sets the missing variables. Variables that the user set keep their values.
 pub(crate) fn prepare(settings: impl Iterator<Item = &'static Setting>) {
-    /// The arrays that this module made. A leak checker finds them here when `setenv(3)` has copied the last one.
-    static MADE: Mutex<Vec<AtomicPtr<*mut c_char>>> = Mutex::new(Vec::new());
-    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let missing = settings.filter(|setting| setting.is_missing());
     let text = |setting: &Setting| CString::new(format!("{}={}", setting.variable, setting.value));
     let added: Vec<CString> = missing.filter_map(|setting| text(setting).ok()).collect();
     if !added.is_empty() {
-        made.push(add(added));
+        add(added);
     }
 }
 
-/// Adds variables to the environment, for good. Returns the new array.
-fn add(variables: Vec<CString>) -> AtomicPtr<*mut c_char> {
+/// Adds variables to the environment, for good. Without memory the environment stays as it is.
+fn add(variables: Vec<CString>) {
     // SAFETY: the C library's variable is aligned and lives as long as the process. Other threads only read it, as the module's
     // documentation requires.
     let place = unsafe { AtomicPtr::from_ptr(&raw mut environ) };
     let old = place.load(Ordering::Acquire);
-    let mut array = Vec::new();
-    if !old.is_null() {
-        let mut at = old;
-        // SAFETY: the array ends with a null pointer, and no thread changes it.
-        while let variable = unsafe { *at }
-            && !variable.is_null()
-        {
-            array.push(variable);
-            // SAFETY: the null pointer comes later.
-            at = unsafe { at.add(1) };
-        }
+    let mut count = 0;
+    // SAFETY: the array ends with a null pointer, and no thread changes it.
+    while !old.is_null() && unsafe { !(*old.add(count)).is_null() } {
+        count += 1;
     }
-    array.extend(variables.into_iter().map(CString::into_raw));
-    array.push(null_mut());
-    let array = array.leak().as_mut_ptr();
+    // The array lies in no heap: when `setenv(3)` has copied it, a leak checker would call it lost.
+    let size = (count + variables.len() + 1) * size_of::<*mut c_char>();
+    let Ok(array) = sys::map_zeros(size) else {
+        return;
+    };
+    let array = array.as_ptr().cast::<*mut c_char>();
+    // SAFETY: both arrays have `count` strings, and the new one is not used yet.
+    unsafe { array.copy_from_nonoverlapping(old, count) };
+    for (at, variable) in variables.into_iter().enumerate() {
+        // SAFETY: the array has room for all variables, and for the null pointer behind them.
+        unsafe { *array.add(count + at) = variable.into_raw() };
+    }
     // Release: a thread that finds the new array also finds its contents.
     place.store(array, Ordering::Release);
-    AtomicPtr::new(array)
 }
 
 /// The value of libfabric's variable that limits the providers to load, if the user set it.

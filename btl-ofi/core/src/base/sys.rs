@@ -50,8 +50,8 @@ pub(crate) use files::{
     add_seals, allocate, memory_file, names, read, read_link, seals, set_blocking,
 };
 pub(crate) use memory::{
-    is_readable, is_writable, map_shared, process_vm_readv, process_vm_writev, replace_by_zeros,
-    unmap,
+    is_readable, is_writable, map_shared, map_zeros, process_vm_readv, process_vm_writev,
+    replace_by_zeros, unmap,
 };
 pub(crate) use network::{
     InterfaceAddress, connect, connection_waits, find_route, interface_addresses, interface_index,

@@ -16,11 +16,19 @@ pub(crate) fn map_shared(
     offset: u64,
     size: usize,
 ) -> Result<NonNull<c_void>, CallError> {
+    map(size, libc::MAP_SHARED, file.as_fd().as_raw_fd(), offset)
+}
+
+/// Maps `size` bytes of zeros for this process alone.
+pub(crate) fn map_zeros(size: usize) -> Result<NonNull<c_void>, CallError> {
+    map(size, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+}
+
+fn map(size: usize, flags: i32, file: i32, offset: u64) -> Result<NonNull<c_void>, CallError> {
     scripted!("mmap");
-    let (rights, shared) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-    let (file, offset) = (file.as_fd().as_raw_fd(), offset as libc::off_t);
+    let (rights, offset) = (libc::PROT_READ | libc::PROT_WRITE, offset as libc::off_t);
     // SAFETY: the kernel chooses the address of the new mapping, so no existing mapping is replaced.
-    let at = unsafe { libc::mmap(ptr::null_mut(), size, rights, shared, file, offset) };
+    let at = unsafe { libc::mmap(ptr::null_mut(), size, rights, flags, file, offset) };
     if at == libc::MAP_FAILED {
         return Err(failed("mmap"));
     }

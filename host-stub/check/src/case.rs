@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::random::Random;
 use host_stub::job::{Job, JobError};
 use host_stub::loader::TransportError;
-use host_stub::win::{Info, WinError, WinResult, Window};
+use host_stub::win::{FreeError, Info, WinError, WinResult, Window};
 use test_skips::Lacking;
 
 /// The reason why a test failed on this rank.
@@ -30,11 +30,13 @@ impl Failure {
 impl<E: std::error::Error + 'static> From<E> for Failure {
     fn from(error: E) -> Failure {
         let any: &dyn Any = &error;
+        let called = any.downcast_ref::<Box<WinError>>().map(|error| &**error);
+        let freed = any.downcast_ref::<FreeError>().map(|freed| &*freed.error);
         let reported = any.is::<JobError>()
             || any.is::<TransportError>()
-            || any.downcast_ref::<Box<WinError>>().is_some_and(|error| {
+            || called.or(freed).is_some_and(|error| {
                 matches!(
-                    **error,
+                    error,
                     WinError::Transport { .. }
                         | WinError::Registration { .. }
                         | WinError::Job { .. }

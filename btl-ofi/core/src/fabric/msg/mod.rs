@@ -284,11 +284,11 @@ impl Messages {
         self.send_batches(Asker::Progress);
     }
 
-    /// Sends batches, with the answers that ride behind them.
+    /// Sends batches, with the answers that are piggybacked on them.
     fn send_batches(&mut self, asker: Asker) {
         self.origin
             .send_waiting(&self.port, asker, Some(&mut self.target));
-        self.target.send_late_riders(&self.port);
+        self.target.send_late_answers(&self.port);
     }
 
     /// Sends the current batches as far as the lines have room, because peers wait for them.

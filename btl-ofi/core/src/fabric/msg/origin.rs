@@ -268,7 +268,7 @@ impl Origin {
             let rc = match &mut target {
                 Some(target) => {
                     let to = (&mut message.words, line.address);
-                    target.send_with_riders(port, to, sent)
+                    target.send_with_answers(port, to, sent)
                 }
                 None => port.send(&message.words, line.address, sent),
             };

@@ -1,10 +1,10 @@
 //! The target's side of messages: the origins that send batches here, and the answers to them.
 
 mod answers;
+mod deferred;
 mod held;
 mod pauses;
 mod receipts;
-mod riders;
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -83,8 +83,8 @@ pub(super) struct Target {
     answers: Vec<Answer>,
     free_answers: Free,
     /// Answers that wait for a batch to their origin's process, and since when the first one does.
-    riders: Vec<u32>,
-    riding_since: u64,
+    deferred: Vec<u32>,
+    deferred_since: u64,
     /// Answers that the next progress sends.
     unsent: VecDeque<u32>,
     /// Origins for which the provider had no room, and the answers to them.
@@ -117,8 +117,8 @@ impl Target {
             free_clients: Vec::new(),
             answers: Vec::new(),
             free_answers: Free::default(),
-            riders: Vec::new(),
-            riding_since: 0,
+            deferred: Vec::new(),
+            deferred_since: 0,
             unsent: VecDeque::new(),
             pauses: Pauses::default(),
             parked: Parked::default(),
@@ -149,7 +149,7 @@ impl Target {
     /// Ends all sends. The caller has closed the endpoints.
     pub(super) fn close(&mut self) {
         self.unsent.clear();
-        self.riders.clear();
+        self.deferred.clear();
         self.pauses.clear();
     }
 
@@ -248,7 +248,7 @@ impl Target {
         } else {
             self.answers[reply as usize].is_due = true;
             self.owe(reply, true);
-            self.send_or_keep(port, (header.kind, address), reply);
+            self.send_or_defer(port, (header.kind, address), reply);
         }
     }
 

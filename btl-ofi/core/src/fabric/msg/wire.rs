@@ -91,7 +91,7 @@ pub(super) enum Kind {
     Unanswered = 6,
     /// Tells an origin which of its batches were executed, and how many answers are still to come.
     Receipt = 7,
-    /// As [`Batch`](Self::Batch), and nobody waits for the answer now: the answer may ride behind a later message.
+    /// As [`Batch`](Self::Batch), and nobody waits for the answer now: the answer may be piggybacked on a later message.
     Patient = 8,
 }
 

@@ -85,7 +85,7 @@ impl Target {
     /// Whether answers wait.
     #[inline]
     pub(crate) fn has_unsent(&self) -> bool {
-        !(self.unsent.is_empty() && self.pauses.is_empty() && self.riders.is_empty())
+        !(self.unsent.is_empty() && self.pauses.is_empty() && self.deferred.is_empty())
     }
 
     /// Whether answers are not sent yet, or the provider still reads them.

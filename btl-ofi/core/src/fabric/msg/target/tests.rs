@@ -507,18 +507,18 @@ fn answers_ride_if_nobody_waits() {
         );
     }
     assert!(target.has_unsent() && target.owes_answers());
-    let mut ride = |port: &Port, to| {
+    let mut carried = |port: &Port, to| {
         let mut words = vec![0; 2];
-        target.send_with_riders(port, (&mut words, to), Message::Batch(0));
+        target.send_with_answers(port, (&mut words, to), Message::Batch(0));
         words
     };
     assert_eq!(
-        ride(&Port::that_takes(false), 0).len(),
+        carried(&Port::that_takes(false), 0).len(),
         2,
         "it did not leave"
     );
-    assert_eq!(ride(&port, 1).len(), 2, "it went to another process");
-    let mut words = ride(&port, 0);
+    assert_eq!(carried(&port, 1).len(), 2, "it went to another process");
+    let mut words = carried(&port, 0);
     let mut rest = &mut words[2..];
     for (sequence, kind) in [(0, Kind::Answer), (1, Kind::Answer), (2, Kind::Refusal)] {
         let bytes = size_of_val(rest);
@@ -554,7 +554,7 @@ fn answers_do_not_wait_long() {
     assert_eq!(target.served, most);
     let before = SENDS.get();
     while SENDS.get() == before {
-        target.send_late_riders(&port);
+        target.send_late_answers(&port);
     }
     assert_eq!(SENDS.get(), before + most);
     leave(&mut target, &port);

@@ -115,12 +115,6 @@ impl PretendedMemory {
             len,
         })
     }
-
-    /// The address at which the device itself would see the first byte, for code that simulates the
-    /// device.
-    pub fn device_view(&self) -> *mut u8 {
-        std::ptr::with_exposed_provenance_mut(self.shadow as usize)
-    }
 }
 
 impl DeviceBuffer for PretendedMemory {

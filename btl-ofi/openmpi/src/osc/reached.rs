@@ -10,7 +10,7 @@ use std::collections::HashMap;
 /// A process.
 struct Reached<E> {
     endpoint: E,
-    /// Whether the process has told that it is connected to this one.
+    /// Whether this process knows that the other one is connected to it.
     reaches_back: bool,
 }
 
